@@ -1,3 +1,106 @@
-//! Stub.
+//! `stress`: an open-loop load generator, and the stalled client by hand.
 
-fn main() {}
+mod cli;
+mod show;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use cli::{Cli, Command, RunArgs};
+use nix::sys::signal::{SigSet, Signal};
+use std::{
+    path::Path,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+/// 0 and 2 (usage) are clap's too.
+const EXIT_COULD_NOT_RUN: u8 = 1;
+const EXIT_USAGE: u8 = 2;
+const EXIT_CLIENT_BOUND: u8 = 3;
+
+/// Set by Ctrl-C: end, and report what there is.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Err(error) = stop_on_signals() {
+        return fail(&error, EXIT_COULD_NOT_RUN);
+    }
+    let result = match cli.command {
+        Command::Run(args) => return run(&args),
+        Command::Hold { kind, address } => show::hold(kind, &address, &STOP),
+        Command::Ask { number, address, timeout } => show::ask(&number, &address, timeout),
+        Command::Calibrate { address, server_pid } => {
+            stress::calibrate::calibrate(address.as_deref(), server_pid, &STOP)
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error, EXIT_COULD_NOT_RUN),
+    }
+}
+
+fn run(args: &RunArgs) -> ExitCode {
+    let (target, took) = match stress::resolve(&args.address) {
+        Ok(resolved) => resolved,
+        Err(error) => return fail(&error, EXIT_USAGE),
+    };
+    let plan = match args.plan(target) {
+        Ok(plan) => plan,
+        Err(error) => return fail(&error, EXIT_USAGE),
+    };
+    show::begin(&args.address, &plan, took);
+    let mut progress = show::Shown::new();
+    let report = stress::run(&plan, &mut |state| progress.show(state), &STOP);
+    progress.end();
+    let report = match report {
+        Ok(report) => report,
+        Err(error) => return fail(&error, EXIT_COULD_NOT_RUN),
+    };
+    print!("{}", stress::table(&report));
+    if let Err(error) = write_files(args, &report) {
+        return fail(&error, EXIT_COULD_NOT_RUN);
+    }
+    if report.client_bound { ExitCode::from(EXIT_CLIENT_BOUND) } else { ExitCode::SUCCESS }
+}
+
+fn write_files(args: &RunArgs, report: &stress::Report) -> Result<()> {
+    type Write = fn(&stress::Report, &Path) -> Result<()>;
+    let wanted: [(_, Write); 4] = [
+        (&args.log, stress::files::log),
+        (&args.json, stress::files::json),
+        (&args.hdr, stress::files::hdr),
+        (&args.chart, stress::files::chart),
+    ];
+    for (path, write) in wanted {
+        if let Some(path) = path {
+            write(report, path)?;
+            eprintln!("wrote {}", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// A thread of its own waits for the signals; all others, made later, have them blocked. The second one
+/// ends the process at once.
+fn stop_on_signals() -> Result<()> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGTERM);
+    signals.thread_block().context("pthread_sigmask")?;
+    let wait = move || {
+        while let Ok(signal) = signals.wait() {
+            if STOP.swap(true, Ordering::Relaxed) {
+                std::process::exit(128 + signal as i32);
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait).context("clone: no thread")?;
+    Ok(())
+}
+
+fn fail(error: &anyhow::Error, status: u8) -> ExitCode {
+    eprintln!("stress: {error:#}");
+    ExitCode::from(status)
+}

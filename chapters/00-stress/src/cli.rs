@@ -1,0 +1,163 @@
+//! The command line: what may be asked for, and how it becomes a plan.
+
+use anyhow::{Result, ensure};
+use clap::{Args, Parser, Subcommand};
+use std::{path::PathBuf, time::Duration};
+use stress::{Arrivals, Load, Plan, Query, Stall, StallKind};
+
+/// An open-loop load generator for servers that answer one line and close, and the stalled client by hand
+#[derive(Debug, Parser)]
+#[command(name = "stress", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Send requests on a schedule, whatever the server does, and report what became of them
+    Run(Box<RunArgs>),
+    /// Be the stalled client: hold one connection until Ctrl-C, or until the server lets it go
+    Hold {
+        /// silent, half-line, drip or deaf
+        kind: StallKind,
+        /// HOST:PORT of the server
+        address: String,
+    },
+    /// Ask one number, and say what came back and how long it took
+    Ask {
+        /// The number to ask about; sent as it stands, so that 7abc can be tried too
+        number: String,
+        /// HOST:PORT of the server
+        address: String,
+        /// Seconds to wait for the answer
+        #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
+        timeout: Duration,
+    },
+    /// Check this instrument on this machine: its pacing, its accuracy and, given a server, its most load
+    Calibrate {
+        /// HOST:PORT of a server to load as far as this generator goes; without it, a server in this process
+        address: Option<String>,
+        /// The server's process, to say what a request costs it
+        #[arg(long, value_name = "PID")]
+        server_pid: Option<i32>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// HOST:PORT of the server; a name is resolved once
+    pub address: String,
+    /// Requests per second of a steady run
+    #[arg(long, default_value_t = 10.0, conflicts_with = "staircase")]
+    pub qps: f64,
+    /// Seconds of a ramp from nothing to the first rate [default: 1, with --staircase 0]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_or_zero)]
+    pub warmup: Option<Duration>,
+    /// Seconds at the full rate of a steady run
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds,
+          conflicts_with = "staircase")]
+    pub steady: Duration,
+    /// Several rates in one run: FROM..TO:STEP, such as 10..460:50, or a list, such as 10,110,210
+    #[arg(long, value_name = "RATES", value_parser = staircase)]
+    pub staircase: Option<Staircase>,
+    /// Seconds of each step of a staircase
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub hold: Duration,
+    /// How requests are spread within a step: uniform or poisson
+    #[arg(long, default_value = "uniform")]
+    pub arrivals: Arrivals,
+    /// The dice of --arrivals poisson
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Seconds that a client waits, from its scheduled moment on
+    #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
+    pub timeout: Duration,
+    /// varying: request i asks 1 + (i - 1) mod 1000; or one number for all
+    #[arg(long, value_name = "varying|N", default_value = "varying")]
+    pub query: Query,
+    /// Stalled clients on top, such as 0.5%:silent; half-line, drip, deaf; may be repeated
+    #[arg(long, value_name = "SHARE:KIND")]
+    pub stall: Vec<Stall>,
+    /// Seconds that stalled clients hold on, at most to the end of the run [default: 4 times --timeout]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub stall_hold: Option<Duration>,
+    /// Milliseconds between the end of connect and the request
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pub think_ms: u64,
+    /// The most requests under way at once [default: no limit, as the schedule demands]
+    #[arg(long, value_name = "N")]
+    pub connections: Option<usize>,
+    /// Threads that make load: at most one for each core that may be spent on it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+    /// Keep to one source address, even if its ports run out
+    #[arg(long)]
+    pub one_source: bool,
+    /// The server's process, to say what a request costs it
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Option<i32>,
+    /// Write a line of JSON for each request
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub log: Option<PathBuf>,
+    /// Write the report as JSON
+    #[arg(long, value_name = "FILE.json")]
+    pub json: Option<PathBuf>,
+    /// Write an HdrHistogram interval log (version 2) of the latencies
+    #[arg(long, value_name = "FILE.hlog")]
+    pub hdr: Option<PathBuf>,
+    /// Draw success, latency, throughput and concurrency over time
+    #[arg(long, value_name = "FILE.svg")]
+    pub chart: Option<PathBuf>,
+}
+
+/// The rates of `--staircase`.
+#[derive(Clone, Debug)]
+pub struct Staircase(Vec<f64>);
+
+impl RunArgs {
+    /// The plan of these arguments, against a server whose address is known.
+    pub fn plan(&self, target: std::net::SocketAddr) -> Result<Plan> {
+        let mut plan = match &self.staircase {
+            Some(Staircase(rates)) => Plan::steps(target, rates.clone(), self.hold),
+            None => {
+                let warmup = self.warmup.unwrap_or(Duration::from_secs(1));
+                Plan::steady(target, self.qps, warmup, self.steady)
+            }
+        };
+        if let (Load::Staircase { warmup, .. }, Some(given)) = (&mut plan.load, self.warmup) {
+            *warmup = given;
+        }
+        plan = plan
+            .with_timeout(self.timeout)
+            .with_arrivals(self.arrivals, self.seed)
+            .with_query(self.query)
+            .with_think(Duration::from_millis(self.think_ms))
+            .with_threads(self.threads);
+        if let Some(hold) = self.stall_hold {
+            plan = plan.with_stall_hold(hold);
+        }
+        plan.stalls = self.stall.clone();
+        plan.connections = self.connections;
+        plan.spread_sources = !self.one_source;
+        plan.server_pid = self.server_pid;
+        plan.check()?;
+        Ok(plan)
+    }
+}
+
+fn staircase(text: &str) -> Result<Staircase> {
+    stress::parse_staircase(text).map(Staircase)
+}
+
+fn seconds(text: &str) -> Result<Duration> {
+    let duration = seconds_or_zero(text)?;
+    ensure!(!duration.is_zero(), "it has to be above 0");
+    Ok(duration)
+}
+
+fn seconds_or_zero(text: &str) -> Result<Duration> {
+    let value: f64 = text.strip_suffix('s').unwrap_or(text).parse()?;
+    ensure!((0.0..=86_400.0).contains(&value), "give seconds, from 0 to 86400, such as 2.5");
+    Ok(Duration::from_secs_f64(value))
+}

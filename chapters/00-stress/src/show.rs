@@ -1,0 +1,141 @@
+//! What is said on the terminal while something goes on.
+
+use anyhow::{Result, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{
+    io::IsTerminal,
+    net::SocketAddr,
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
+use stress::{Load, Plan, Progress, Release, StallKind};
+
+/// Between two plain lines of progress.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Holds a stalled client, and tells what it does and what to look at.
+pub fn hold(kind: StallKind, address: &str, stop: &AtomicBool) -> Result<()> {
+    let (target, _) = stress::resolve(address)?;
+    println!("{}", what_it_does(kind));
+    let mut opened = |local: SocketAddr, took: Duration| {
+        println!("Connected from {local} after {took:.1?}. Ctrl-C lets go.");
+        println!(
+            "Look, in another terminal, at what it does to others:   cargo stress ask 7 {address}\n\
+             and at where the server keeps it:                       ss -tn 'sport = :{port} or dport = :{port}'\n\
+             (Recv-Q of the listening line in ss -ltn counts those who wait to be accepted.)",
+            port = target.port()
+        );
+    };
+    let held = stress::hold(kind, target, stop, &mut opened)?;
+    if !held.received.is_empty() {
+        let text = String::from_utf8_lossy(&held.received).trim_end().to_owned();
+        println!("The server said: {text}");
+    }
+    let seconds = held.held.as_secs_f64();
+    match held.release {
+        Release::ServerClosed => println!("The server closed after {seconds:.1} s."),
+        Release::ServerReset => println!("The server reset the connection after {seconds:.1} s."),
+        Release::Stopped => println!("You let go after {seconds:.1} s; the server had not."),
+    }
+    Ok(())
+}
+
+fn what_it_does(kind: StallKind) -> &'static str {
+    match kind {
+        StallKind::Silent => "This client connects and then says nothing.",
+        StallKind::HalfLine => {
+            "This client connects, sends 100 without the end of the line, and then says nothing."
+        }
+        StallKind::Drip => {
+            "This client connects and sends a digit each half second, and never the end of the line."
+        }
+        StallKind::Deaf => {
+            "This client connects, sends a whole request, and never reads the answer."
+        }
+    }
+}
+
+/// Asks one number and prints the answer and its times.
+pub fn ask(number: &str, address: &str, patience: Duration) -> Result<()> {
+    let (target, _) = stress::resolve(address)?;
+    if number.contains('\n') {
+        bail!("one line at a time: the number must not contain a newline");
+    }
+    let answered = stress::ask(number, target, patience)?;
+    println!("{}", answered.answer);
+    println!(
+        "connected after {:.1?}, first byte after {:.1?}, closed after {:.1?}",
+        answered.connect, answered.first_byte, answered.total
+    );
+    if answered.reset {
+        println!(
+            "The server reset the connection instead of closing it: it had not read everything."
+        );
+    }
+    Ok(())
+}
+
+/// Says what is about to be done.
+pub fn begin(address: &str, plan: &Plan, took: Duration) {
+    let steps = stress::steps(plan);
+    let length_s: f64 = steps.iter().map(|step| step.length_ns as f64 / 1e9).sum();
+    let resolved = if address == plan.target.to_string() {
+        String::new()
+    } else {
+        format!(" ({address}, resolved once, in {took:.1?})")
+    };
+    let rates = match &plan.load {
+        Load::Steady { qps, .. } => format!("{qps} requests per second"),
+        Load::Staircase { rates, .. } => {
+            let ends = (rates.first().unwrap_or(&0.0), rates.last().unwrap_or(&0.0));
+            format!("{} steps from {} to {} requests per second", rates.len(), ends.0, ends.1)
+        }
+    };
+    eprintln!(
+        "target {}{resolved}: {rates}, {length_s:.0} s; a client waits {:?}",
+        plan.target, plan.timeout
+    );
+}
+
+/// Progress: a bar on a terminal, now and then a line elsewhere.
+pub struct Shown {
+    bar: Option<ProgressBar>,
+    next_line: Instant,
+}
+
+impl Shown {
+    /// Nothing is shown yet.
+    pub fn new() -> Shown {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
+            // No colours: NO_COLOR has nothing to forbid.
+            let style = ProgressStyle::with_template("{bar:30} {msg}");
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Shown { bar, next_line: Instant::now() + LINE_EVERY }
+    }
+
+    /// Shows the state of a run.
+    pub fn show(&mut self, state: &Progress) {
+        let ended = state.correct + state.failed;
+        let success = if ended == 0 { 100.0 } else { state.correct as f64 * 100.0 / ended as f64 };
+        let message = format!(
+            "{:.0} s  {}/s  {success:.1} % correct  p99 {:.1} ms  {} under way",
+            state.elapsed_s, state.target_qps, state.p99_ms, state.in_flight
+        );
+        if let Some(bar) = &self.bar {
+            bar.set_position((state.fraction * 1000.0) as u64);
+            bar.set_message(message);
+        } else if Instant::now() >= self.next_line {
+            self.next_line += LINE_EVERY;
+            eprintln!("{:>3.0} %  {message}", state.fraction * 100.0);
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
