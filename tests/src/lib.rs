@@ -1,1 +1,14 @@
-//! Stub.
+//! The contract that every chapter is held to, and where a chapter is known to break it.
+//!
+//! Reading order: [`verdicts`] is the table, [`probes`] says what each row means, [`server`] runs a
+//! program and is its clients, [`microscope`] says where it sleeps and on whom, [`inject`] makes its
+//! system calls fail, [`harness`] runs the rows and tells what was seen.
+
+pub mod harness;
+pub mod inject;
+pub mod microscope;
+pub mod probes;
+pub mod server;
+#[expect(unsafe_code, reason = "system calls that neither std nor nix makes")]
+pub mod sys;
+pub mod verdicts;

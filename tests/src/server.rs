@@ -1,0 +1,468 @@
+//! Runs a server on a port that the kernel picks, and is its clients.
+//!
+//! A server is a direct child of the test, so that /proc tells us what it does without root.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{fs, str};
+
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::unistd::{Pid, SysconfVar, sysconf};
+
+use crate::inject::{Injection, Injector};
+use crate::sys;
+
+/// How long a server may take to say where it listens.
+const START: Duration = Duration::from_secs(10);
+
+/// How much of what a server writes on stderr is kept.
+const STDERR_LINES_KEPT: usize = 100;
+
+/// A running server; killed on drop.
+///
+/// It is also killed when the thread that started it ends (see [`sys::die_with_parent`]).
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    exe: PathBuf,
+    address: SocketAddr,
+    stderr: Arc<Mutex<Stderr>>,
+    injector: Option<Injector>,
+}
+
+/// What a server said on stderr.
+#[derive(Debug, Default)]
+struct Stderr {
+    lines: usize,
+    last: VecDeque<String>,
+}
+
+impl Server {
+    /// Starts `exe` on a free port of 127.0.0.1 and waits for the line that says where it listens.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be run, or does not say where it listens.
+    pub fn start(exe: &Path) -> anyhow::Result<Server> {
+        Server::start_at(exe, "127.0.0.1:0")
+    }
+
+    /// Starts `exe` with `address` as its argument.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::start`].
+    pub fn start_at(exe: &Path, address: &str) -> anyhow::Result<Server> {
+        Server::run(exe, &[address.as_ref()], None)
+    }
+
+    /// Starts `exe`, some of whose system calls do not do what it expects.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::start`], and where the kernel refuses the filter.
+    pub fn start_with(exe: &Path, injection: Injection) -> anyhow::Result<Server> {
+        Server::run(exe, &["127.0.0.1:0".as_ref()], Some(injection))
+    }
+
+    fn run(
+        exe: &Path,
+        arguments: &[&OsStr],
+        injection: Option<Injection>,
+    ) -> anyhow::Result<Server> {
+        let name = exe.display();
+        let mut command = Command::new(exe);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        sys::die_with_parent(&mut command);
+        let pending = injection.map(|it| it.install(&mut command)).transpose()?;
+        let mut child = command.spawn().with_context(|| format!("cannot run {name}"))?;
+        drop(command); // It holds the other end of the injector's channel.
+        let stderr = Arc::new(Mutex::new(Stderr::default()));
+        let pipe = child.stderr.take().context("stderr was piped")?;
+        thread::spawn({
+            let stderr = Arc::clone(&stderr);
+            move || drain(pipe, &stderr)
+        });
+        let injector = match pending.map(|it| it.attach(child.id())).transpose() {
+            Ok(injector) => injector,
+            Err(error) => {
+                let _ = child.kill().and_then(|()| child.wait());
+                return Err(error);
+            }
+        };
+        // Not yet: the address. From here on, dropping it kills the child.
+        let mut server =
+            Server { child, exe: exe.into(), address: ([0, 0, 0, 0], 0).into(), stderr, injector };
+        let stdout = server.child.stdout.take().context("stdout was piped")?;
+        let (say, heard) = mpsc::channel();
+        thread::spawn(move || {
+            let mut lines = BufReader::new(stdout).lines();
+            let _ = say.send(lines.next());
+            lines.for_each(drop); // A server that says more must not block on it.
+        });
+        let line = match heard.recv_timeout(START) {
+            Ok(Some(line)) => line.context("stdout")?,
+            Ok(None) => {
+                bail!("{name} ended without saying where it listens{}", server.last_words())
+            }
+            Err(_) => bail!("{name} did not say in {START:?} where it listens"),
+        };
+        let address = line.strip_prefix("listening on ").and_then(|it| it.parse().ok());
+        server.address = address.with_context(|| {
+            format!("{name} has to print `listening on ADDRESS` first, not {line:?}")
+        })?;
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The program that it runs.
+    pub fn exe(&self) -> &Path {
+        &self.exe
+    }
+
+    /// What happens to its system calls, if it was started with an injection.
+    pub fn injector(&self) -> Option<&Injector> {
+        self.injector.as_ref()
+    }
+
+    /// How it ended, or `None` while it runs.
+    ///
+    /// # Errors
+    ///
+    /// Those of `waitpid(2)`.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// Waits until it has ended, at most `within`.
+    ///
+    /// # Errors
+    ///
+    /// When it still runs then.
+    pub fn wait(&mut self, within: Duration) -> anyhow::Result<ExitStatus> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(status) = self.ended().context("waitpid")? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                bail!("{} still runs {within:?} later", self.exe.display());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    ///
+    /// Those of `kill(2)`.
+    pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        kill(Pid::from_raw(self.pid().cast_signed()), signal)
+            .with_context(|| format!("kill({}, {signal})", self.pid()))
+    }
+
+    /// Limits its open descriptors to the numbers below `descriptors`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `prlimit(2)`.
+    pub fn limit_descriptors(&self, descriptors: u64) -> anyhow::Result<()> {
+        sys::limit_descriptors(self.pid(), descriptors).context("prlimit(RLIMIT_NOFILE)")
+    }
+
+    /// How many descriptors it has open.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn descriptors(&self) -> anyhow::Result<usize> {
+        self.count("fd")
+    }
+
+    /// How many threads it has.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn threads(&self) -> anyhow::Result<usize> {
+        self.count("task")
+    }
+
+    fn count(&self, folder: &str) -> anyhow::Result<usize> {
+        let path = format!("/proc/{}/{folder}", self.pid());
+        Ok(fs::read_dir(&path).with_context(|| path.clone())?.count())
+    }
+
+    /// Its resident memory in bytes.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn resident_bytes(&self) -> anyhow::Result<usize> {
+        let path = format!("/proc/{}/statm", self.pid());
+        let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+        let pages: usize =
+            text.split_whitespace().nth(1).and_then(|it| it.parse().ok()).context(path)?;
+        let page = sysconf(SysconfVar::PAGE_SIZE).context("sysconf")?.context("a page size")?;
+        Ok(pages * usize::try_from(page)?)
+    }
+
+    /// The CPU time that it has used, of all its threads, in steps of a clock tick (10 ms).
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn cpu_time(&self) -> anyhow::Result<Duration> {
+        let path = format!("/proc/{}/stat", self.pid());
+        let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+        // The second field is the program's name in parentheses and may hold blanks.
+        let (_, fields) = text.rsplit_once(')').context("a name in parentheses")?;
+        let field = |at: usize| fields.split_whitespace().nth(at).and_then(|it| it.parse().ok());
+        let ticks: u64 = field(11)
+            .zip(field(12))
+            .map(|(user, system): (u64, u64)| user + system)
+            .context(path)?;
+        let per_second =
+            sysconf(SysconfVar::CLK_TCK).context("sysconf")?.context("a clock tick")?;
+        Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+    }
+
+    /// How often its threads went to sleep of their own will: `voluntary_ctxt_switches` of proc(5).
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn sleeps(&self) -> anyhow::Result<u64> {
+        let mut sleeps = 0;
+        let path = format!("/proc/{}/task", self.pid());
+        for task in fs::read_dir(&path).with_context(|| path.clone())? {
+            let Ok(text) = fs::read_to_string(task?.path().join("status")) else { continue };
+            let line = text.lines().find_map(|it| it.strip_prefix("voluntary_ctxt_switches:"));
+            sleeps += line.and_then(|it| it.trim().parse::<u64>().ok()).context("a count")?;
+        }
+        Ok(sleeps)
+    }
+
+    /// How many lines it has written on stderr.
+    pub fn stderr_lines(&self) -> usize {
+        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).lines
+    }
+
+    /// The last lines that it wrote on stderr.
+    pub fn stderr(&self) -> String {
+        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        stderr.last.iter().map(|it| format!("{it}\n")).collect()
+    }
+
+    fn last_words(&self) -> String {
+        thread::sleep(Duration::from_millis(50)); // What it wrote may still be in the pipe.
+        let stderr = self.stderr();
+        if stderr.is_empty() { String::new() } else { format!(": {}", stderr.trim_end()) }
+    }
+
+    /// A new client, named for what is told about it.
+    ///
+    /// # Errors
+    ///
+    /// When the handshake is not done within `within`.
+    pub fn connect_within(&self, name: &'static str, within: Duration) -> io::Result<Client> {
+        Client::connect(self.address, name, within)
+    }
+
+    /// A new client that waits for its handshake as long as it takes, within reason.
+    ///
+    /// # Errors
+    ///
+    /// When the handshake is not done within ten seconds.
+    pub fn connect(&self, name: &'static str) -> anyhow::Result<Client> {
+        self.connect_within(name, START).with_context(|| format!("connect({})", self.address))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A server that has ended already cannot be killed, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn drain(pipe: impl Read, stderr: &Mutex<Stderr>) {
+    for line in BufReader::new(pipe).split(b'\n') {
+        let Ok(line) = line else { return };
+        let mut stderr = stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        stderr.lines += 1;
+        stderr.last.push_back(String::from_utf8_lossy(&line).into_owned());
+        if stderr.last.len() > STDERR_LINES_KEPT {
+            stderr.last.pop_front();
+        }
+    }
+}
+
+/// One connection to a server.
+#[derive(Debug)]
+pub struct Client {
+    /// What it is called where it is told about: "client A".
+    pub name: &'static str,
+    stream: TcpStream,
+    address: SocketAddr,
+    connected_at: Instant,
+}
+
+/// What a client heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// The bytes, all of them.
+    pub bytes: Vec<u8>,
+    /// How the stream ended.
+    pub end: End,
+    /// How long it listened.
+    pub after: Duration,
+}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The server closed it in good order.
+    Closed,
+    /// The server reset it.
+    Reset,
+    /// It had not ended when the client stopped listening.
+    Open,
+}
+
+impl Client {
+    /// Connects to `server`.
+    ///
+    /// # Errors
+    ///
+    /// When the handshake is not done within `within`.
+    pub fn connect(server: SocketAddr, name: &'static str, within: Duration) -> io::Result<Client> {
+        let stream = TcpStream::connect_timeout(&server, within)?;
+        // Each piece that is sent is a packet of its own.
+        stream.set_nodelay(true)?;
+        let address = stream.local_addr()?;
+        Ok(Client { name, stream, address, connected_at: Instant::now() })
+    }
+
+    /// Its own end of the connection.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How long it has been connected.
+    pub fn age(&self) -> Duration {
+        self.connected_at.elapsed()
+    }
+
+    /// Sends all of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// When the server has closed or reset the connection, or takes nothing for ten seconds.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.set_write_timeout(Some(START))?;
+        self.stream.write_all(bytes)
+    }
+
+    /// Says that it will send no more: `shutdown(SHUT_WR)`.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is gone.
+    pub fn half_close(&mut self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)
+    }
+
+    /// Leaves by a reset: SO_LINGER with no time to linger, then close.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    pub fn reset(self) -> io::Result<()> {
+        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+        setsockopt(&self.stream, sockopt::Linger, &linger).map_err(io::Error::from)
+    }
+
+    /// Reads until the server ends the stream, at most `within`.
+    pub fn hear(&mut self, within: Duration) -> Heard {
+        let start = Instant::now();
+        let mut bytes = Vec::new();
+        let end = loop {
+            let left = within.saturating_sub(start.elapsed());
+            // Zero would mean for ever.
+            let timeout = left.max(Duration::from_millis(1));
+            if self.stream.set_read_timeout(Some(timeout)).is_err() {
+                break End::Reset;
+            }
+            let mut chunk = [0; 4096];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => break End::Closed,
+                Ok(length) => bytes.extend_from_slice(&chunk[..length]),
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut if left.is_zero() => {
+                        break End::Open;
+                    }
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => {}
+                    _ => break End::Reset,
+                },
+            }
+        };
+        Heard { bytes, end, after: start.elapsed() }
+    }
+
+    /// Whether the server still holds the connection open and has said nothing: a look, not a wait.
+    pub fn is_held(&mut self) -> bool {
+        let looked = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0; 1]));
+        let _ = self.stream.set_nonblocking(false);
+        matches!(looked, Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Sends a request and reads the answer to its end, at most `within`.
+    pub fn ask(&mut self, request: &[u8], within: Duration) -> Heard {
+        // If it cannot be sent, the server has ended the stream, which is then what is heard.
+        let _ = self.send(request);
+        self.hear(within)
+    }
+}
+
+impl Heard {
+    /// Whether these bytes came, and then the end in good order.
+    pub fn is(&self, bytes: &[u8]) -> bool {
+        self.bytes == bytes && self.end == End::Closed
+    }
+}
+
+impl std::fmt::Display for Heard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = str::from_utf8(&self.bytes).unwrap_or("bytes that are no text");
+        match (bytes, self.end) {
+            ("", End::Closed) => f.write_str("nothing, and then the end"),
+            ("", End::Reset) => f.write_str("a reset"),
+            ("", End::Open) => f.write_str("nothing"),
+            (bytes, End::Closed) => write!(f, "{bytes:?} and then the end"),
+            (bytes, End::Reset) => write!(f, "{bytes:?} and then a reset"),
+            (bytes, End::Open) => write!(f, "{bytes:?} and no end"),
+        }
+    }
+}
