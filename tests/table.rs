@@ -1,0 +1,309 @@
+//! The table tells a story, and this proves it: each chapter mends something, no failure is forgotten,
+//! and every server and every folder has its column. The README shows the table, and shows it fresh.
+//!
+//! `UPDATE=1 cargo test -p contract --test table` writes the README's copy again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use contract::verdicts::{self, BESIDE, CHAPTERS, Column, Row, TABLE, Verdict};
+
+/// The failures that no chapter mends yet: (the last chapter that fails, the row).
+/// A chapter that mends one takes it out of here, and the test says so.
+const OPEN: &[(&str, &str)] = &[];
+
+/// The folder whose program is no server: the load generator.
+const INSTRUMENT: &str = "00-stress";
+
+/// Between these two lines the README's copy stands.
+const MARKS: (&str, &str) = ("<!-- verdicts -->", "<!-- /verdicts -->");
+
+const UPDATE: &str = "UPDATE=1 cargo test -p contract --test table";
+
+#[test]
+fn every_chapter_mends_something() {
+    none(mends_nothing(&TABLE));
+}
+
+#[test]
+fn every_failure_is_mended_later_or_open() {
+    none(forgotten(&TABLE, OPEN));
+}
+
+#[test]
+fn every_row_and_every_column_has_its_own_name() {
+    let rows: Vec<_> = TABLE.iter().map(|it| it.name).collect();
+    none(twice("row", &rows));
+    let columns: Vec<_> = verdicts::columns().map(|it| it.name).collect();
+    none(twice("column", &columns));
+    none(nowhere(&BESIDE));
+}
+
+#[test]
+fn every_folder_is_a_column_and_every_column_is_a_folder() {
+    let folders = chapters().into_iter().map(|it| it.package).collect();
+    let columns = CHAPTERS.iter().map(|it| it.name.to_owned()).collect();
+    none(unmatched("the folders of chapters/ and CHAPTERS", &folders, &columns));
+}
+
+#[test]
+fn every_program_is_a_column_and_every_column_is_a_program() {
+    let programs = chapters().into_iter().flat_map(|it| it.programs).collect();
+    let columns = verdicts::columns().map(|it| it.name.to_owned()).collect();
+    none(unmatched("the [[bin]]s of chapters/*/Cargo.toml and columns()", &programs, &columns));
+}
+
+#[test]
+fn the_readme_shows_the_table() {
+    let path = root().join("README.md");
+    let readme =
+        fs::read_to_string(&path).unwrap_or_else(|it| panic!("README.md: {it}: write one"));
+    let shown = with_matrix(&readme, &both(&TABLE)).unwrap_or_else(|it| panic!("README.md: {it}"));
+    if shown == readme {
+        return;
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, shown).expect("README.md can be written");
+        return;
+    }
+    panic!("README.md does not show the table as it is.\nTo write it again: {UPDATE}");
+}
+
+/// Fails with all of `problems`, if there are any.
+fn none(problems: Vec<String>) {
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+/// The chapters that keep no promise that the chapter before them breaks.
+fn mends_nothing(table: &[Row]) -> Vec<String> {
+    let pairs = CHAPTERS.windows(2).map(|it| (it[0].name, it[1].name));
+    let idle = pairs.filter(|(before, this)| {
+        !table.iter().any(|row| fails(row, before) && row.cell(this) == Some(Verdict::Holds))
+    });
+    idle.map(|(before, this)| {
+        format!("{this} mends nothing that {before} breaks: what is it there for?")
+    })
+    .collect()
+}
+
+/// The failures that no later chapter mends and `open` does not name, and what `open` names in vain.
+fn forgotten(table: &[Row], open: &[(&str, &str)]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut met = BTreeSet::new();
+    for (at, chapter) in CHAPTERS.iter().enumerate() {
+        for row in table.iter().filter(|row| fails(row, chapter.name)) {
+            let later = &CHAPTERS[at + 1..];
+            if later.iter().any(|it| row.cell(it.name) == Some(Verdict::Holds)) {
+                continue;
+            }
+            // The last chapter that fails stands for those before it.
+            if later.iter().any(|it| fails(row, it.name)) {
+                continue;
+            }
+            if open.contains(&(chapter.name, row.name)) {
+                met.insert((chapter.name, row.name));
+            } else {
+                problems.push(format!(
+                    "{}: {} breaks it and no later chapter mends it: mend it, or name it in OPEN",
+                    row.name, chapter.name
+                ));
+            }
+        }
+    }
+    let vain = open.iter().filter(|it| !met.contains(*it));
+    problems.extend(vain.map(|(chapter, row)| {
+        format!("OPEN names {row} of {chapter}, which is not open: take it out")
+    }));
+    problems
+}
+
+/// The names that stand in `names` more than once.
+fn twice(kind: &str, names: &[&str]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let again = names.iter().filter(|it| !seen.insert(**it));
+    again.map(|it| format!("there are two {kind}s called {it}: rename one")).collect()
+}
+
+/// The columns that claim to stand beside a chapter and do not say which.
+fn nowhere(beside: &[Column]) -> Vec<String> {
+    let stands = |name: &str| {
+        CHAPTERS
+            .iter()
+            .any(|it| name.strip_prefix(it.name).is_some_and(|rest| rest.starts_with('-')))
+    };
+    let lost = beside.iter().filter(|it| !stands(it.name));
+    lost.map(|it| format!("{} stands beside no chapter: call it chNN-something", it.name)).collect()
+}
+
+/// What is in one of two sets that should be equal.
+fn unmatched(what: &str, found: &BTreeSet<String>, named: &BTreeSet<String>) -> Vec<String> {
+    let differ = found.symmetric_difference(named);
+    differ.map(|it| format!("{it} is in one only of {what}: add it to the other")).collect()
+}
+
+fn fails(row: &Row, column: &str) -> bool {
+    matches!(row.cell(column), Some(Verdict::Fails(_)))
+}
+
+/// A numbered folder of `chapters/`.
+struct Chapter {
+    package: String,
+    programs: Vec<String>,
+}
+
+/// The numbered folders, without the instrument.
+fn chapters() -> Vec<Chapter> {
+    let folders = fs::read_dir(root().join("chapters")).expect("the folder chapters");
+    let folders = folders.map(|it| it.expect("an entry of chapters").path());
+    let numbered = folders.filter(|it| {
+        let name = it.file_name().expect("an entry has a name").to_string_lossy();
+        name.starts_with(|it: char| it.is_ascii_digit()) && name != INSTRUMENT
+    });
+    numbered
+        .map(|folder| {
+            let manifest = folder.join("Cargo.toml");
+            let text = fs::read_to_string(&manifest)
+                .unwrap_or_else(|it| panic!("{}: {it}", manifest.display()));
+            let package = names(&text, "[package]").remove(0);
+            Chapter { package, programs: names(&text, "[[bin]]") }
+        })
+        .collect()
+}
+
+/// The `name = "…"` of every section called `header` of a manifest.
+///
+/// Simplified: not a TOML parser. Our manifests have one key a line and nothing after it.
+fn names(manifest: &str, header: &str) -> Vec<String> {
+    let mut here = false;
+    let mut names = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            here = line.trim_end() == header;
+        } else if here && let Some(rest) = line.strip_prefix("name = \"") {
+            names.push(rest.trim_end().trim_end_matches('"').to_owned());
+        }
+    }
+    names
+}
+
+/// The chapters, and below them the servers beside them, as Markdown.
+fn both(table: &[Row]) -> String {
+    format!("{}\n{}", matrix(table, &CHAPTERS), matrix(table, &BESIDE))
+}
+
+/// The rows of `table` for some of its columns, as a Markdown table and a list of what the columns are.
+fn matrix(table: &[Row], columns: &[Column]) -> String {
+    let mut lines = Vec::new();
+    let heads = columns.iter().map(|it| format!(" `{}` |", it.name));
+    lines.push(format!("| a good server … |{}", heads.collect::<String>()));
+    lines.push(format!("|---|{}", "---|".repeat(columns.len())));
+    for row in table {
+        let cells = columns.iter().map(|it| cell(row, it.name));
+        lines.push(format!("| {} |{}", row.promise, cells.collect::<String>()));
+    }
+    lines.push(String::new());
+    let abouts = columns.iter().map(|it| format!("`{}`: {}", it.name, it.about));
+    lines.push(format!("{}.", abouts.collect::<Vec<_>>().join("; ")));
+    lines.join("\n") + "\n"
+}
+
+fn cell(row: &Row, column: &str) -> String {
+    match row.cell(column).expect("a column of the table") {
+        Verdict::Holds => " holds |".to_owned(),
+        Verdict::Fails(symptom) => format!(" **fails**: {symptom} |"),
+    }
+}
+
+/// `text` with `matrix` between its two marks, an empty line on each side.
+fn with_matrix(text: &str, matrix: &str) -> Result<String, String> {
+    let (open, close) = MARKS;
+    let alone = |mark| text.matches(mark).count() == 1;
+    let between = text.split_once(open).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(close)?;
+        Some((before, after))
+    });
+    let Some((before, after)) = between.filter(|_| alone(open) && alone(close)) else {
+        return Err(format!(
+            "the table stands between one line {open} and one line {close} below it"
+        ));
+    };
+    Ok(format!("{before}{open}\n\n{matrix}\n{close}{after}"))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The checks themselves: each must be able to fail.
+mod checks {
+    use super::*;
+    use contract::verdicts::Symptom;
+
+    /// The table with one cell turned over.
+    fn turned(row: &str, column: &str, cell: Verdict) -> [Row; TABLE.len()] {
+        let mut table = TABLE;
+        let at = verdicts::columns().position(|it| it.name == column).expect("a column");
+        let row = table.iter_mut().find(|it| it.name == row).expect("a row");
+        row.cells[at] = cell;
+        table
+    }
+
+    #[test]
+    fn a_chapter_that_mends_nothing_is_told() {
+        let mut table = TABLE;
+        for row in &mut table {
+            row.cells[1] = row.cells[0]; // Chapter 02 is chapter 01 again.
+        }
+        let expected = "ch02 mends nothing that ch01 breaks: what is it there for?";
+        assert_eq!(mends_nothing(&table), [expected]);
+    }
+
+    #[test]
+    fn a_forgotten_failure_is_told_once() {
+        let table = turned("nothing_leaks", "ch02", Verdict::Fails(Symptom::Leaked));
+        assert_eq!(forgotten(&table, &[]), [""; 0], "ch03 mends it");
+        let table = turned("nothing_leaks", "ch04", Verdict::Fails(Symptom::Leaked));
+        let problems = forgotten(&table, &[]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].starts_with("nothing_leaks: ch04 breaks it"), "{problems:?}");
+        assert_eq!(forgotten(&table, &[("ch04", "nothing_leaks")]), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_open_in_vain_is_told() {
+        let expected = "OPEN names nothing_leaks of ch04, which is not open: take it out";
+        assert_eq!(forgotten(&TABLE, &[("ch04", "nothing_leaks")]), [expected]);
+    }
+
+    #[test]
+    fn a_name_twice_and_a_lost_column_are_told() {
+        assert_eq!(twice("row", &["a", "b", "a"]), ["there are two rows called a: rename one"]);
+        let lost = Column { name: "ch99-mio", about: "" };
+        assert_eq!(nowhere(&[BESIDE[0], lost]).len(), 1);
+        let set = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
+        assert_eq!(unmatched("them", &set(&["ch01", "ch05"]), &set(&["ch01", "ch06"])).len(), 2);
+    }
+
+    #[test]
+    fn manifests_are_read() {
+        let manifest = "[package]\nname = \"a\"\n\n[[bin]]\nname = \"b\"\npath = \"c\"\n\n[[test]]\nname = \"d\"\n";
+        assert_eq!(names(manifest, "[package]"), ["a"]);
+        assert_eq!(names(manifest, "[[bin]]"), ["b"]);
+        let chapters = chapters();
+        assert!(chapters.iter().all(|it| !it.programs.is_empty()), "a chapter without a program");
+    }
+
+    #[test]
+    fn a_stale_copy_is_written_again() {
+        let (open, close) = MARKS;
+        let stale = format!("before\n{open}\nold\n{close}\nafter\n");
+        let fresh = with_matrix(&stale, "new\n").expect("both marks");
+        assert_eq!(fresh, format!("before\n{open}\n\nnew\n\n{close}\nafter\n"));
+        assert_eq!(with_matrix(&fresh, "new\n").as_deref(), Ok(&*fresh), "writing it again");
+        assert!(with_matrix("no marks", "new").is_err());
+        assert!(with_matrix(&format!("{open} {open} {close}"), "new").is_err());
+        let turned = turned("nothing_leaks", "ch04", Verdict::Fails(Symptom::Leaked));
+        assert_ne!(both(&turned), both(&TABLE), "a cell turned over does not show");
+    }
+}
