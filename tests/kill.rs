@@ -1,0 +1,212 @@
+//! The kill matrix: every wrong server of `wrong/` against every row of the table.
+//!
+//! A row that no wrong server breaks holds nothing, and a wrong server that no row breaks shows that a
+//! row is missing. Each server names the row that has to break it and how.
+//!
+//! `SERVER=target/debug/wrong-reads-text cargo test -p ch04` puts one in a chapter's place.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, ensure};
+use contract::probes::{self, Trouble};
+use contract::verdicts::{Row, Symptom, TABLE, Verdict, find};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// How many servers are probed at once: they mostly sleep.
+const SERVERS_MAX: usize = 8;
+
+/// A file of `wrong/`, as its header has it.
+struct Wrong {
+    name: String,
+    exe: PathBuf,
+    misconception: String,
+    row: &'static Row,
+    symptom: String,
+}
+
+/// What the rows found of a server, in the order of the table. `None`: nothing, which fails its test.
+type Column = [Option<Verdict>; TABLE.len()];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(SERVERS_MAX);
+    let bank = match bank() {
+        Ok(bank) => Arc::new(bank),
+        Err(error) => {
+            eprintln!("the bank of wrong servers cannot be read: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let columns = Arc::new(Mutex::new(vec![None; bank.len()]));
+    let trials = (0..bank.len()).map(|at| {
+        let (bank, columns) = (bank.clone(), columns.clone());
+        Trial::test(format!("{}_is_killed_by_{}", bank[at].name, bank[at].row.name), move || {
+            let (column, result) = probe(&bank[at], at);
+            columns.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(column);
+            result
+        })
+    });
+    let killed = libtest_mimic::run(&arguments, trials.collect());
+    if arguments.list {
+        return killed.exit_code();
+    }
+    let columns = columns.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(columns) = columns.iter().copied().collect::<Option<Vec<Column>>>() else {
+        return killed.exit_code(); // Some were filtered out: there is no matrix to judge.
+    };
+    let matrix = matrix(&bank, &columns);
+    println!("{matrix}");
+    let judged = libtest_mimic::run(
+        &Arguments { test_threads: Some(1), ..Arguments::default() },
+        vec![
+            Trial::test("every_row_is_broken_by_some_wrong_server", move || no_empty_row(&columns)),
+            Trial::test("the_matrix_is_the_one_on_record", move || {
+                insta::assert_snapshot!("matrix", matrix);
+                Ok(())
+            }),
+        ],
+    );
+    if killed.has_failed() { killed.exit_code() } else { judged.exit_code() }
+}
+
+/// The wrong servers, in the order of the rows that kill them.
+fn bank() -> anyhow::Result<Vec<Wrong>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("wrong");
+    let mut bank = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "rs") {
+            bank.push(wrong(&path).with_context(|| path.display().to_string())?);
+        }
+    }
+    let rank = |it: &Wrong| TABLE.iter().position(|row| row.name == it.row.name);
+    bank.sort_by_cached_key(|it| (rank(it), it.name.clone()));
+    Ok(bank)
+}
+
+/// What the header of the file at `path` says.
+fn wrong(path: &Path) -> anyhow::Result<Wrong> {
+    let text = fs::read_to_string(path)?;
+    let misconception = text.lines().next().and_then(|it| it.strip_prefix("//! Misconception: "));
+    let killed_by = text.lines().find_map(|it| it.strip_prefix("//! Killed by: "));
+    let (row, symptom) = killed_by
+        .and_then(|it| it.strip_suffix(')')?.split_once(" ("))
+        .context("there is no line `//! Killed by: ROW (SYMPTOM)`")?;
+    let name = path.file_stem().context("a name")?.to_string_lossy().replace('_', "-");
+    // All programs of a package are built into one folder; cargo tells where one of them is.
+    let exe =
+        Path::new(env!("CARGO_BIN_EXE_wrong-reads-text")).with_file_name(format!("wrong-{name}"));
+    ensure!(exe.exists(), "{} is not built: has it a [[bin]] in tests/Cargo.toml?", exe.display());
+    Ok(Wrong {
+        exe,
+        misconception: misconception.context("line 1 is not its misconception")?.into(),
+        row: find(row).with_context(|| format!("the table has no row {row:?}"))?,
+        symptom: symptom.into(),
+        name,
+    })
+}
+
+/// Holds `wrong` to every row, and fails when the row that it names did not break as it says, or when
+/// some row found nothing.
+fn probe(wrong: &Wrong, at: usize) -> (Column, Result<(), Failed>) {
+    let mut column = [None; TABLE.len()];
+    let mut failures = String::new();
+    // Each begins with another row, so that those running now are at different rows: a spinning server
+    // is a bad neighbour, and eight copies of it would be worse.
+    for row in (0..TABLE.len()).map(|it| (it + at) % TABLE.len()) {
+        let named = TABLE[row].name == wrong.row.name;
+        let found = match probes::run(TABLE[row].name, &wrong.exe) {
+            Ok(observation) => {
+                column[row] = Some(observation.verdict);
+                let expected = format!("fails: {}", wrong.symptom);
+                if !named || observation.verdict.to_string() == expected {
+                    continue;
+                }
+                format!(
+                    "{expected}: that is what it says; it {}. {}",
+                    observation.verdict, observation.seen
+                )
+            }
+            Err(Trouble::Needs(what)) => {
+                format!("not tested, this machine lacks something: {what}")
+            }
+            Err(Trouble::Broken(error)) => format!("the probe found nothing: {error:#}"),
+        };
+        let _ = writeln!(failures, "{}: {found}", TABLE[row].name);
+    }
+    let result = if failures.is_empty() { Ok(()) } else { Err(failures.into()) };
+    (column, result)
+}
+
+/// Every promise is broken by somebody, or its probe may be one that cannot fail.
+fn no_empty_row(columns: &[Column]) -> Result<(), Failed> {
+    let broken = |row: usize| columns.iter().any(|it| matches!(it[row], Some(Verdict::Fails(_))));
+    let empty: Vec<_> =
+        (0..TABLE.len()).filter(|&it| !broken(it)).map(|it| TABLE[it].name).collect();
+    if empty.is_empty() {
+        return Ok(());
+    }
+    Err(format!("no wrong server breaks {}: write one", empty.join(", ")).into())
+}
+
+/// The matrix as it is read.
+fn matrix(bank: &[Wrong], columns: &[Column]) -> String {
+    let width = TABLE.iter().map(|it| it.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    let mut used: Vec<Symptom> = Vec::new();
+    let labels: Vec<String> = (1..=bank.len()).map(|it| format!("{it:>3}")).collect();
+    let _ = writeln!(text, "{:width$} {}", "", labels.concat());
+    for (at, row) in TABLE.iter().enumerate() {
+        let _ = write!(text, "{:width$} ", row.name);
+        for (wrong, column) in bank.iter().zip(columns) {
+            let cell = match column[at] {
+                None => "?".into(),
+                Some(Verdict::Holds) => ".".into(),
+                Some(Verdict::Fails(symptom)) => {
+                    used.push(symptom);
+                    let letter = letter(symptom);
+                    if wrong.row.name == row.name {
+                        letter.to_uppercase().to_string()
+                    } else {
+                        letter.into()
+                    }
+                }
+            };
+            let _ = write!(text, "{cell:>3}");
+        }
+        text.push('\n');
+    }
+    text.push_str("\n. the promise is kept; a capital is the cell that the server names\n");
+    used.sort_by_key(|&it| letter(it));
+    used.dedup();
+    for symptom in used {
+        let _ = writeln!(text, "{} {symptom}", letter(symptom));
+    }
+    text.push('\n');
+    for (wrong, label) in bank.iter().zip(labels) {
+        let _ = writeln!(text, "{label} {}: {}", wrong.name, wrong.misconception);
+    }
+    text
+}
+
+fn letter(symptom: Symptom) -> char {
+    match symptom {
+        Symptom::StalledForEver => 'f',
+        Symptom::StalledForItsPatience => 'p',
+        Symptom::Late => 't',
+        Symptom::HeldForEver => 'h',
+        Symptom::PatienceRenewed => 'n',
+        Symptom::QueueOverflowed => 'q',
+        Symptom::Spun => 's',
+        Symptom::WrongAnswer => 'w',
+        Symptom::Reset => 'r',
+        Symptom::Unanswered => 'u',
+        Symptom::Died => 'd',
+        Symptom::Leaked => 'l',
+        Symptom::AddressTaken => 'a',
+    }
+}
