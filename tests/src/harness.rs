@@ -1,1 +1,262 @@
-//! Stub.
+//! Holds a server to its column, and tells what was seen.
+//!
+//! A row that is broken exactly as the table says is green, and told afterwards: who held, who waited,
+//! for how long, which thread slept in which system call on whom. A row that is broken otherwise, or
+//! kept where the table says how it fails, is red.
+//!
+//! Two variables change what is held to what:
+//!
+//! * `EXPECT=ch04` holds the server to the column of chapter 04: the failing test that it turns green;
+//! * `SERVER=path/to/program` puts any program in the chapter's place.
+
+use std::env;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use crate::probes::{self, Observation, Trouble};
+use crate::verdicts::{self, Row, TABLE, Verdict};
+
+/// How many rows run at once. They sleep most of the time, and each has servers of its own.
+const ROWS_AT_ONCE: usize = 9;
+
+/// How wide a paragraph is.
+const COLUMNS: usize = 98;
+
+/// What the rows found, in the order in which they ended.
+type Findings = Arc<Mutex<Vec<(&'static Row, Result<Observation, String>)>>>;
+
+/// The `main` of a chapter's `tests/contract.rs`: holds `exe` to the column called `name`.
+///
+/// The exit status is 0 when every cell is as declared, 101 when one is not, as libtest's.
+pub fn hold(name: &'static str, exe: &str) -> ExitCode {
+    let (held_to, exe) = match (expectation(name), replacement(exe)) {
+        (Ok(column), Ok(exe)) => (column, exe),
+        (Err(problem), _) | (_, Err(problem)) => {
+            eprintln!("{problem}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(ROWS_AT_ONCE);
+    let findings = Findings::default();
+    // The rows that take longest come first, so that nobody waits for the last one alone; that is
+    // the order of the table from its end.
+    let trials = TABLE.iter().map(|row| trial(row, held_to, exe.clone(), &findings)).collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list {
+        let findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
+        print!("{}", report(name, held_to, &findings));
+    }
+    conclusion.exit_code()
+}
+
+/// The `main` of a chapter's `tests/beside.rs`: holds the servers that stand beside the chapter to their
+/// columns, one test each.
+pub fn beside(servers: &[(&'static str, &str)]) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // The rows of one server run side by side already.
+    arguments.test_threads.get_or_insert(1);
+    if env::var_os("EXPECT").is_some() || env::var_os("SERVER").is_some() {
+        println!("EXPECT and SERVER concern the chapter: those beside it are left alone.");
+        return ExitCode::SUCCESS;
+    }
+    let trials = servers.iter().map(|&(name, exe)| {
+        let exe = PathBuf::from(exe);
+        Trial::ignorable_test(name, move || column(name, &exe)).with_kind("all rows")
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// Every row of one column.
+fn column(name: &'static str, exe: &Path) -> Result<Completion, Failed> {
+    let mut wrong = String::new();
+    let mut needs = Vec::new();
+    for rows in TABLE.chunks(ROWS_AT_ONCE) {
+        thread::scope(|scope| {
+            let probes: Vec<_> =
+                rows.iter().map(|row| (row, scope.spawn(|| probes::run(row.name, exe)))).collect();
+            for (row, probe) in probes {
+                let judged = match probe.join() {
+                    Ok(outcome) => judge(row, name, outcome),
+                    Err(_) => Judged::Wrong("its probe panicked".into()),
+                };
+                match judged {
+                    Judged::AsDeclared(_) => {}
+                    Judged::Wrong(why) => wrong += &format!("{}: {why}\n", row.name),
+                    Judged::Needs(what) => needs.push(format!("{} NEEDS {what}", row.name)),
+                }
+            }
+        });
+    }
+    match (wrong.is_empty(), needs.is_empty()) {
+        (false, _) => Err(wrong.into()),
+        (true, false) => Ok(Completion::ignored_with(needs.join("; "))),
+        (true, true) => Ok(Completion::Completed),
+    }
+}
+
+fn expectation(name: &'static str) -> Result<&'static str, String> {
+    let Ok(expect) = env::var("EXPECT") else { return Ok(name) };
+    let known: Vec<&str> = verdicts::columns().map(|it| it.name).collect();
+    known.iter().find(|it| **it == expect).copied().ok_or_else(|| {
+        format!("EXPECT={expect}: the table has no such column; it has {}", known.join(", "))
+    })
+}
+
+fn replacement(exe: &str) -> Result<PathBuf, String> {
+    let Some(server) = env::var_os("SERVER") else { return Ok(exe.into()) };
+    // Tests run in the folder of their package, not where the reader stands: only a whole path helps.
+    let path = PathBuf::from(&server);
+    path.canonicalize().map_err(|error| {
+        format!("SERVER={}: {error}: give the whole path of a program", path.display())
+    })
+}
+
+fn trial(row: &'static Row, column: &'static str, exe: PathBuf, findings: &Findings) -> Trial {
+    let findings = Arc::clone(findings);
+    let kind = match row.cell(column) {
+        Some(Verdict::Holds) | None => "holds",
+        Some(Verdict::Fails(_)) => "fails here",
+    };
+    let run = move || {
+        let judged = judge(row, column, probes::run(row.name, &exe));
+        let (finding, result) = match judged {
+            Judged::AsDeclared(observation) => (Ok(observation), Ok(Completion::Completed)),
+            Judged::Wrong(why) => (Err(why.clone()), Err(Failed::from(why))),
+            Judged::Needs(what) => {
+                let needs = format!("NEEDS {what}");
+                (Err(needs.clone()), Ok(Completion::ignored_with(needs)))
+            }
+        };
+        findings.lock().unwrap_or_else(PoisonError::into_inner).push((row, finding));
+        result
+    };
+    Trial::ignorable_test(row.name, run).with_kind(kind)
+}
+
+/// What an outcome means for a cell.
+enum Judged {
+    AsDeclared(Observation),
+    Wrong(String),
+    Needs(String),
+}
+
+fn judge(row: &Row, column: &str, outcome: probes::Outcome) -> Judged {
+    let observation = match outcome {
+        Ok(observation) => observation,
+        Err(Trouble::Needs(what)) => return Judged::Needs(what),
+        Err(Trouble::Broken(error)) => {
+            return Judged::Wrong(format!("could not be tried: {error:#}"));
+        }
+    };
+    let Some(declared) = row.cell(column) else {
+        return Judged::Wrong(format!("the table has no column {column:?}"));
+    };
+    if observation.verdict == declared {
+        return Judged::AsDeclared(observation);
+    }
+    let Observation { verdict, seen } = observation;
+    Judged::Wrong(match (declared, verdict) {
+        (Verdict::Fails(_), Verdict::Holds) => format!(
+            "{column} {declared}, says the table, and it held: it no longer shows what it is there \
+             to show. {seen}"
+        ),
+        _ => format!("{column} {declared}, says the table, and it {verdict}. {seen}"),
+    })
+}
+
+/// What is said when all rows have run: the headline, the other failures, the sum.
+fn report(name: &str, held_to: &str, findings: &[(&Row, Result<Observation, String>)]) -> String {
+    let find = |row: &Row| findings.iter().find(|it| it.0.name == row.name);
+    let broken: Vec<(&Row, &str)> = TABLE
+        .iter()
+        .filter_map(|row| match find(row)? {
+            (_, Ok(Observation { verdict: Verdict::Fails(_), seen })) => Some((row, seen.as_str())),
+            _ => None,
+        })
+        .collect();
+    let mut text = String::new();
+    let headline = verdicts::headline(name);
+    if let Some((row, seen)) = broken.iter().find(|it| Some(it.0.name) == headline) {
+        text += &wrap(&format!("{} {seen}", sentence(row, name)));
+        text.push('\n');
+    }
+    let next = verdicts::next(name);
+    let others = broken.iter().filter(|it| Some(it.0.name) != headline);
+    let mut later = Vec::new();
+    for (row, seen) in others {
+        match row.mended_by(name) {
+            Some(chapter) if Some(chapter) == next => {
+                text += &wrap(&format!("{} {seen}", sentence(row, name)));
+                text.push('\n');
+            }
+            Some(chapter) => later.push(format!("{} ({})", row.name, chapter.name)),
+            None => later.push(format!("{} (open)", row.name)),
+        }
+    }
+    if !later.is_empty() {
+        text += &wrap(&format!("Broken too, and mended later: {}.", later.join(", ")));
+        text.push('\n');
+    }
+    let held = findings.iter().filter(|it| matches!(&it.1, Ok(it) if it.verdict == Verdict::Holds));
+    let (held, broken) = (held.count(), broken.len());
+    let untried: Vec<&str> = findings
+        .iter()
+        .filter_map(|it| it.1.as_ref().err())
+        .filter_map(|it| it.strip_prefix("NEEDS "))
+        .collect();
+    let wrong = findings.len() - held - broken - untried.len();
+    for needs in &untried {
+        text += &wrap(&format!("Not tried on this machine, which lacks what it needs: {needs}."));
+        text.push('\n');
+    }
+    let _ = write!(text, "{name}: {held} promises held, {broken} broken as declared");
+    if !untried.is_empty() {
+        let _ = write!(text, ", {} NOT TRIED", untried.len());
+    }
+    if wrong > 0 {
+        let _ = write!(text, ", {wrong} NOT AS DECLARED");
+    }
+    if held_to != name {
+        let _ =
+            write!(text, " (held to the column of {held_to}: what is red here, it turns green)");
+    }
+    text + "\n"
+}
+
+/// `half_a_line_stalls_nobody fails (others wait for its 2 s of patience). ch04 mends it.`
+fn sentence(row: &Row, column: &str) -> String {
+    let how = match row.cell(column) {
+        Some(Verdict::Fails(symptom)) => format!(" ({symptom})"),
+        _ => String::new(),
+    };
+    let mended = match row.mended_by(column) {
+        Some(chapter) => format!("{} mends it", chapter.name),
+        None => "no chapter mends it yet".into(),
+    };
+    format!("{} fails{how}; {mended}.", row.name)
+}
+
+/// Breaks a paragraph into lines of at most [`COLUMNS`].
+fn wrap(paragraph: &str) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for word in paragraph.split_whitespace() {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > COLUMNS {
+            text.push('\n');
+            width = 0;
+        } else if width > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        text += word;
+        width += length;
+    }
+    text + "\n"
+}

@@ -31,8 +31,9 @@ use crate::sys::{self, Told};
 pub enum Fault {
     /// It fails.
     Fail(Errno),
-    /// It fails as a call does that cannot go on now: EAGAIN where the descriptor is non-blocking,
-    /// EINTR where it blocks.
+    /// It fails as a call does that cannot go on now: EAGAIN where the descriptor is non-blocking, EINTR
+    /// where it blocks. A descriptor that is watched for edges meets EINTR too: after EAGAIN the
+    /// kernel owes it an edge, which it would not give since nothing was really full.
     NotNow,
     /// It sends so many bytes and no more. For `sendto` alone.
     Part(usize),
@@ -159,8 +160,10 @@ fn tell(pid: u32, question: &libc::seccomp_notif, fault: Option<Fault>) -> Told 
     match fault {
         None => Told::Make,
         Some(Fault::Fail(errno)) => Told::Fail(errno),
-        Some(Fault::NotNow) if is_nonblocking(pid, descriptor) => Told::Fail(Errno::EAGAIN),
-        Some(Fault::NotNow) => Told::Fail(Errno::EINTR),
+        Some(Fault::NotNow) => {
+            let waits = is_nonblocking(pid, descriptor) && !is_edge_triggered(pid, descriptor);
+            Told::Fail(if waits { Errno::EAGAIN } else { Errno::EINTR })
+        }
         Some(Fault::Part(length)) => {
             let sent = send_part(pid, descriptor, question.data.args[1], length);
             // Where we may not read the server's memory, the call is made whole, and the probe finds
@@ -176,6 +179,21 @@ fn is_nonblocking(pid: u32, descriptor: RawFd) -> bool {
     let flags = text.lines().find_map(|it| it.strip_prefix("flags:"));
     let flags = flags.and_then(|it| i32::from_str_radix(it.trim(), 8).ok()).unwrap_or(0);
     flags & libc::O_NONBLOCK != 0
+}
+
+/// Whether an epoll instance of the process watches the descriptor for edges: `/proc/PID/fdinfo/N` of
+/// an epoll instance has a line `tfd: DESCRIPTOR events: MASK …` for each.
+fn is_edge_triggered(pid: u32, descriptor: RawFd) -> bool {
+    let Ok(folder) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
+    let texts = folder.flatten().filter_map(|it| fs::read_to_string(it.path()).ok());
+    texts.into_iter().any(|text| {
+        text.lines().any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let ["tfd:", watched, "events:", mask, ..] = fields[..] else { return false };
+            let mask = u32::from_str_radix(mask, 16).unwrap_or(0);
+            watched.parse() == Ok(descriptor) && mask & libc::EPOLLET.cast_unsigned() != 0
+        })
+    })
 }
 
 /// Sends the first `length` bytes that the server wanted to send, on its socket.

@@ -357,7 +357,16 @@ impl Client {
     ///
     /// When the handshake is not done within `within`.
     pub fn connect(server: SocketAddr, name: &'static str, within: Duration) -> io::Result<Client> {
-        let stream = TcpStream::connect_timeout(&server, within)?;
+        Client::adopt(TcpStream::connect_timeout(&server, within)?, name)
+    }
+
+    /// A client whose handshake is done.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is gone already.
+    pub fn adopt(stream: TcpStream, name: &'static str) -> io::Result<Client> {
+        stream.set_nonblocking(false)?;
         // Each piece that is sent is a packet of its own.
         stream.set_nodelay(true)?;
         let address = stream.local_addr()?;

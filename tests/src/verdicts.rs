@@ -24,6 +24,8 @@ pub enum Symptom {
     StalledForEver,
     /// Another client was served when the server's patience with the one that stalls ran out.
     StalledForItsPatience,
+    /// Another client was served late, though the one that stalls was still held.
+    Late,
     /// A client that does nothing was still connected after four seconds.
     HeldForEver,
     /// A client that drips was still connected after four seconds: each byte renewed the patience.
@@ -140,6 +142,25 @@ const fn row(
     Row { name, promise, cells }
 }
 
+/// The failure by which a chapter is remembered, and which is told at length.
+const HEADLINES: [(&str, &str); 3] = [
+    ("ch01", "a_silent_client_stalls_nobody"),
+    ("ch02", "a_silent_client_stalls_nobody"),
+    ("ch03", "half_a_line_stalls_nobody"),
+];
+
+/// The row that a chapter's report begins with, if the chapter breaks one.
+pub fn headline(column: &str) -> Option<&'static str> {
+    HEADLINES.iter().find(|it| it.0 == column).map(|it| it.1)
+}
+
+/// The chapter after `column`, or after the chapter that it stands beside.
+pub fn next(column: &str) -> Option<Column> {
+    let chapter = column.get(..4).unwrap_or(column);
+    let here = CHAPTERS.iter().position(|it| it.name == chapter)?;
+    CHAPTERS.get(here + 1).copied()
+}
+
 /// The columns in the order of the cells.
 pub fn columns() -> impl Iterator<Item = Column> {
     CHAPTERS.into_iter().chain(BESIDE)
@@ -179,9 +200,10 @@ impl fmt::Display for Symptom {
         f.write_str(match self {
             StalledForEver => "others wait until it lets go",
             StalledForItsPatience => "others wait for its 2 s of patience",
+            Late => "others are served late",
             HeldForEver => "held for ever",
             PatienceRenewed => "each byte renews the patience",
-            QueueOverflowed => "only backlog + 2 get in at once",
+            QueueOverflowed => "only backlog + 1 get in at once",
             Spun => "burns CPU time",
             WrongAnswer => "answers wrongly",
             Reset => "resets the connection",

@@ -1,0 +1,257 @@
+//! The promises about what a server uses: descriptors, memory, CPU time, its address, its queue.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::Signal;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, send, socket, sockopt,
+};
+use std::os::fd::AsFd;
+
+use super::{ANSWER, LET_GO, Outcome, PROMPT, fails, holds, poll, seconds, still_serves};
+use crate::server::{Client, End, Server};
+use crate::verdicts::Symptom;
+
+/// The clients of `nothing_leaks`: all of them, or as many as come and go in the time.
+const CLIENTS: usize = 2000;
+const CLIENTS_MIN: usize = 200;
+const CLIENTS_TIME: Duration = Duration::from_secs(4);
+
+pub(super) fn leaks(exe: &Path) -> Outcome {
+    let mut server = Server::start(exe)?;
+    // Once each, so that what is allocated once is there.
+    mixed_clients(&server, 50, Duration::ZERO)?;
+    if let Some(finding) = still_serves(&mut server, "fifty mixed clients")? {
+        return Ok(finding);
+    }
+    let back_to =
+        |server: &Server| Ok::<_, anyhow::Error>((server.descriptors()?, server.threads()?));
+    let quiet = |before: (usize, usize), server: &Server| {
+        back_to(server).is_ok_and(|now| now.0 <= before.0 && now.1 <= before.1)
+    };
+    // The last of them may still be held: the lowest that is seen while nobody asks is the base.
+    thread::sleep(Duration::from_millis(100));
+    let before = back_to(&server)?;
+    let resident = server.resident_bytes()?;
+    let clients = mixed_clients(&server, CLIENTS, CLIENTS_TIME)?;
+    if let Some(finding) = still_serves(&mut server, "many mixed clients")? {
+        return Ok(finding);
+    }
+    if !poll(LET_GO + PROMPT, || quiet(before, &server)) {
+        let now = back_to(&server)?;
+        let seen = format!(
+            "After {clients} clients had left by themselves, it had {} descriptors and {} threads, \
+             against {} and {} before.",
+            now.0, now.1, before.0, before.1
+        );
+        return fails(Symptom::Leaked, seen);
+    }
+    let grown = server.resident_bytes()?.saturating_sub(resident);
+    if grown > 2 * 1024 * 1024 {
+        let seen = format!("After {clients} clients had left, {} KiB were not back.", grown / 1024);
+        return fails(Symptom::Leaked, seen);
+    }
+    holds(format!("{clients} clients left by themselves, and nothing of them was left."))
+}
+
+/// Clients of all kinds that leave by themselves, one after the other. How many there were.
+fn mixed_clients(server: &Server, most: usize, time: Duration) -> anyhow::Result<usize> {
+    let start = Instant::now();
+    for at in 0..most {
+        // With a short queue a dropped SYN costs a client a second.
+        if at >= CLIENTS_MIN && start.elapsed() > time {
+            return Ok(at);
+        }
+        let mut client = server.connect("a client")?;
+        match at % 8 {
+            // Connect and reset: half of them, since that is what harms most servers.
+            0 | 2 | 4 | 6 => client.reset()?,
+            1 => drop(client.ask(b"7\n", ANSWER)),
+            3 => {
+                client.send(b"12")?;
+                drop(client); // The end of the stream, and of the line.
+            }
+            5 => {
+                let _ = client.send(&[b'8'; 1000]);
+                drop(client); // The answer is not read: the server meets a reset.
+            }
+            _ => {
+                client.half_close()?;
+                client.hear(ANSWER);
+            }
+        }
+    }
+    Ok(most)
+}
+
+pub(super) fn idle(exe: &Path) -> Outcome {
+    let mut server = Server::start(exe)?;
+    if let Some(finding) = still_serves(&mut server, "its start")? {
+        return Ok(finding);
+    }
+    // Whoever has gone, in whatever way, must not be asked about for ever.
+    server.connect("a client")?.reset()?;
+    let mut gone = server.connect("a client")?;
+    gone.send(b"12")?;
+    gone.reset()?;
+    if let Some(finding) = still_serves(&mut server, "two resets")? {
+        return Ok(finding);
+    }
+    let time = Duration::from_secs(2);
+    let (cpu, sleeps) = (server.cpu_time()?, server.sleeps()?);
+    thread::sleep(time);
+    let (cpu, sleeps) = (server.cpu_time()? - cpu, server.sleeps()?.saturating_sub(sleeps));
+    // A twentieth of a core, or a wake-up each fortieth of a second.
+    if cpu > time / 20 || sleeps > 80 {
+        let seen = format!(
+            "While nobody asked anything for {}, it used {} ms of CPU time and woke up {sleeps} times.",
+            seconds(time),
+            cpu.as_millis()
+        );
+        return fails(Symptom::Spun, seen);
+    }
+    holds(format!("While nobody asked anything, it woke up {sleeps} times in {}.", seconds(time)))
+}
+
+pub(super) fn restart(exe: &Path) -> Outcome {
+    // An address of 127.0.0.0/8 that nobody else uses: no other test's client can be in the way.
+    static NEXT: AtomicU16 = AtomicU16::new(1);
+    let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    let mine = std::process::id() % 250;
+    let mut server = Server::start_at(exe, &format!("127.{}.{high}.{low}:0", mine + 2))?;
+    let address = server.address();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGKILL, Signal::SIGTERM] {
+        for _ in 0..5 {
+            if let Some(finding) = still_serves(&mut server, "its start")? {
+                return Ok(finding);
+            }
+        }
+        // One who is still there when the server ends.
+        let mut held = server.connect("a client")?;
+        held.send(b"12")?;
+        server.signal(signal)?;
+        let Ok(status) = server.wait(PROMPT) else {
+            let seen = format!("{signal} did not end it within {}.", seconds(PROMPT));
+            return fails(Symptom::AddressTaken, seen);
+        };
+        // A server may end by the signal, or take its leave and say so by status 0.
+        if status.signal() != Some(signal as i32) && !status.success() {
+            return fails(Symptom::Died, format!("At {signal} it ended with {status}."));
+        }
+        server = match Server::start_at(exe, &address.to_string()) {
+            Ok(server) => server,
+            Err(error) => {
+                let seen = format!("Started again on {address} at once, it said: {error:#}.");
+                return fails(Symptom::AddressTaken, seen);
+            }
+        };
+    }
+    holds("Four times it was ended and started again on the same port at once.")
+}
+
+/// How many clients come at once: more than a short queue holds, fewer than any sensible one.
+const BURST: usize = 100;
+
+pub(super) fn burst(exe: &Path) -> Outcome {
+    let mut server = Server::start(exe)?;
+    if let Some(finding) = still_serves(&mut server, "its start")? {
+        return Ok(finding);
+    }
+    // Stopped, it accepts nobody: who gets in now is in the kernel's queue.
+    server.signal(Signal::SIGSTOP)?;
+    let sockets: Vec<OwnedFd> =
+        (0..BURST).map(|_| connect_soon(server.address())).collect::<Result<_, _>>()?;
+    let connected = |it: &&OwnedFd| is_writable(it);
+    poll(PROMPT, || sockets.iter().filter(connected).count() == BURST);
+    let inside: Vec<OwnedFd> = sockets.into_iter().filter(is_writable).collect();
+    let count = inside.len();
+    for socket in &inside {
+        send(socket.as_raw_fd(), b"7\n", nix::sys::socket::MsgFlags::MSG_NOSIGNAL)?;
+    }
+    server.signal(Signal::SIGCONT)?;
+    // Nothing else comes that could wake it for those whom it forgets.
+    for (at, socket) in inside.into_iter().enumerate() {
+        let heard = Client::adopt(TcpStream::from(socket), "a client of the burst")?.hear(ANSWER);
+        if !heard.is(b"Odd\n") {
+            let seen =
+                format!("Of {count} clients that got in at once, number {at} heard {heard}.");
+            let symptom =
+                if heard.end == End::Reset { Symptom::Reset } else { Symptom::Unanswered };
+            return fails(symptom, seen);
+        }
+    }
+    if count < BURST {
+        let seen = format!(
+            "Of {BURST} clients that connected at once, {count} got in; the kernel dropped the SYN of \
+             the others, who try again a second later and ever later."
+        );
+        return fails(Symptom::QueueOverflowed, seen);
+    }
+    holds(format!("{BURST} clients connected at once, got in at once, and were served."))
+}
+
+/// A socket that has begun to connect.
+fn connect_soon(server: SocketAddr) -> anyhow::Result<OwnedFd> {
+    let family = if server.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(family, SockType::Stream, flags, None).context("socket")?;
+    match connect(socket.as_raw_fd(), &SockaddrStorage::from(server)) {
+        Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket),
+        Err(errno) => Err(errno).context("connect"),
+    }
+}
+
+fn is_writable(socket: &OwnedFd) -> bool {
+    let mut wait = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+    let polled = nix::poll::poll(&mut wait, PollTimeout::ZERO);
+    polled == Ok(1) && getsockopt(socket, sockopt::SocketError) == Ok(0)
+}
+
+pub(super) fn out_of_descriptors(exe: &Path) -> Outcome {
+    const LIMIT: u64 = 32;
+    const SILENT: usize = 60;
+    let mut server = Server::start(exe)?;
+    if let Some(finding) = still_serves(&mut server, "its start")? {
+        return Ok(finding);
+    }
+    server.limit_descriptors(LIMIT)?;
+    let said_before = server.stderr_lines();
+    let cpu = server.cpu_time()?;
+    let silent: Vec<OwnedFd> =
+        (0..SILENT).map(|_| connect_soon(server.address())).collect::<Result<_, _>>()?;
+    let time = Duration::from_secs(3);
+    thread::sleep(time);
+    if let Some(status) = server.ended()? {
+        let stderr = server.stderr();
+        let last = stderr.lines().last().unwrap_or("nothing on stderr").to_string();
+        let seen =
+            format!("With {LIMIT} descriptors and {SILENT} clients it ended: {status}: {last}.");
+        return fails(Symptom::Died, seen);
+    }
+    let cpu = server.cpu_time()? - cpu;
+    let said = server.stderr_lines() - said_before;
+    let story = format!(
+        "With {LIMIT} descriptors and {SILENT} silent clients it used {} ms of CPU time in {} and \
+         wrote {said} lines.",
+        cpu.as_millis(),
+        seconds(time)
+    );
+    // A fifth of a core, or a line for each attempt.
+    if cpu > time / 5 || said > 2 * SILENT {
+        return fails(Symptom::Spun, story);
+    }
+    drop(silent);
+    match still_serves(&mut server, "sixty clients had held its descriptors and left")? {
+        Some(finding) => Ok(finding),
+        None => holds(story),
+    }
+}
