@@ -1,3 +1,7 @@
-//! Stub.
+//! `cargo lab`: the experiments on this machine.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lab::cli::main()
+}

@@ -1,0 +1,192 @@
+//! The command: what may be asked for, and what is done around an experiment.
+
+use crate::{
+    binaries,
+    experiment::{self, Bench, EXPERIMENTS, Experiment, Outcome, Scale},
+    interrupt,
+    machine::Machine,
+    question,
+    records::{self, Provenance},
+    screen::Screen,
+    servers,
+};
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use contract::verdicts::Column;
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::atomic::Ordering,
+    time::Duration,
+};
+
+/// Experiments with the servers of the chapters, on this machine; without a command: the race
+#[derive(Debug, Parser)]
+#[command(name = "cargo lab", bin_name = "cargo lab", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Name the experiments, what they ask, and what is expected
+    List,
+    /// Drive the servers with clients of which some stall
+    Race(RaceArguments),
+}
+
+#[derive(Debug, Default, Args)]
+struct RaceArguments {
+    /// Take the blog's staircase: 23,500 requests a server, steps of 10 s, clients that wait 15 s
+    #[arg(long, conflicts_with = "smoke")]
+    full: bool,
+    /// Take everything at once, ask nothing, and fail unless 01 and 02 end well below 04
+    #[arg(long)]
+    smoke: bool,
+    /// Take these servers only, such as 01,04 or 03-one-recv
+    #[arg(long, value_name = "NAMES")]
+    servers: Option<String>,
+    /// Write the record here instead of book/data/local
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Take the programs from here instead of building them
+    #[arg(long, value_name = "FOLDER")]
+    binaries: Option<PathBuf>,
+}
+
+/// Runs what the command line asks for. The status is 0 if all was measured, 1 if something could not
+/// be, 2 if the command line makes no sense, and 130 after Ctrl-C.
+pub fn main() -> ExitCode {
+    let arguments = match Cli::parse().command {
+        Some(Command::List) => {
+            print!("{}", list());
+            return ExitCode::SUCCESS;
+        }
+        Some(Command::Race(arguments)) => arguments,
+        None => RaceArguments::default(),
+    };
+    let servers = match servers::choose(arguments.servers.as_deref()) {
+        Ok(servers) => servers,
+        Err(error) => {
+            eprintln!("cargo lab: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    match race(&arguments, &servers) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("cargo lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Each experiment with its question and its prediction.
+fn list() -> String {
+    let mut text = String::new();
+    for experiment in EXPERIMENTS {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{}\n    asks      {}\n    predicts  {}\n    run it    cargo lab {}",
+            experiment.name(),
+            experiment.question(),
+            experiment.prediction(),
+            experiment.name()
+        );
+    }
+    text
+}
+
+fn race(arguments: &RaceArguments, servers: &[Column]) -> Result<ExitCode> {
+    let experiment = experiment::find("race")?;
+    let scale = match (arguments.full, arguments.smoke) {
+        (true, _) => Scale::full(),
+        (_, true) => Scale::smoke(),
+        _ => Scale::short(),
+    };
+    let screen = Screen::new();
+    let machine = Machine::look()?;
+    screen.say(&format!("the machine: {}", machine.line()));
+    for warning in machine.warnings() {
+        screen.say(&format!("  note: {warning}"));
+    }
+    let guess = if arguments.smoke { None } else { question::ask(servers) };
+    let workspace = binaries::workspace()?;
+    let binaries = match &arguments.binaries {
+        Some(folder) => binaries::take(folder, servers)?,
+        None => binaries::build(&workspace, servers, &screen)?,
+    };
+    screen.say(&about(experiment, &scale, servers.len()));
+    // Not before: until here, Ctrl-C simply ends us and the compilers.
+    let stop = interrupt::watch()?;
+    let bench = Bench {
+        servers: &binaries,
+        scale: &scale,
+        machine: &machine,
+        screen: &screen,
+        stop: &stop,
+    };
+    let outcome = experiment.run(&bench)?;
+    let interrupted = stop.load(Ordering::Relaxed);
+    let folder = arguments.out.clone().unwrap_or_else(|| workspace.join("book/data/local"));
+    let provenance = Provenance {
+        experiment: experiment.name().into(),
+        command: records::command_line(),
+        date: records::now_utc(),
+        commit: records::commit(&workspace),
+        machine: machine.clone(),
+        noise: outcome.noise.clone(),
+        interrupted,
+        findings: outcome.findings.clone(),
+        failures: outcome.failures.clone(),
+    };
+    println!("\n{}", outcome.scoreboard.trim_end());
+    let saved = keep(&folder, &outcome, &provenance);
+    if let Some(guess) = guess {
+        println!("\nyour guess:  {guess}\nmeasured:    {}", outcome.answer);
+    }
+    Ok(end(&outcome, interrupted, saved))
+}
+
+fn about(experiment: &dyn Experiment, scale: &Scale, servers: usize) -> String {
+    let time = match experiment.about(scale, servers) {
+        short if short < Duration::from_secs(100) => format!("{} s", short.as_secs()),
+        long => format!("{:.0} minutes", long.as_secs_f64() / 60.0),
+    };
+    format!("{} takes about {time}; Ctrl-C ends it early", experiment.name())
+}
+
+/// Writes the record and says where. Nothing is written over an older record if nothing was measured.
+fn keep(folder: &Path, outcome: &Outcome, provenance: &Provenance) -> Result<()> {
+    if outcome.records.is_empty() {
+        println!("\nnothing was measured, so that no record is written");
+        return Ok(());
+    }
+    let chart = outcome.chart.as_deref();
+    let written = records::save(folder, &outcome.records, provenance, chart)?;
+    println!("\nwritten:");
+    for file in written.files {
+        println!("  {}", file.display());
+    }
+    Ok(())
+}
+
+fn end(outcome: &Outcome, interrupted: bool, saved: Result<()>) -> ExitCode {
+    if !outcome.failures.is_empty() {
+        eprintln!("\nnot all could be measured as it should:");
+        for failure in &outcome.failures {
+            eprintln!("  {failure}");
+        }
+    }
+    if let Err(error) = &saved {
+        eprintln!("\ncargo lab: {error:#}");
+    }
+    match (interrupted, outcome.failures.is_empty() && saved.is_ok()) {
+        (true, _) => ExitCode::from(130),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
+    }
+}

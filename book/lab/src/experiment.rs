@@ -1,0 +1,137 @@
+//! What an experiment is, and the list of them.
+
+use crate::{
+    binaries::Binary,
+    machine::Machine,
+    records::{Noise, Record},
+    screen::Screen,
+};
+use anyhow::Result;
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+/// Every experiment, in the order of `cargo lab list`.
+pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] = &[&crate::race::Race];
+
+/// A question that this machine can answer by running servers.
+pub trait Experiment {
+    /// The name on the command line, and of its files.
+    fn name(&self) -> &'static str;
+
+    /// What it asks, in one line.
+    fn question(&self) -> &'static str;
+
+    /// What is expected, in one line, so that it can turn out wrong.
+    fn prediction(&self) -> &'static str;
+
+    /// About how long it takes, without the build.
+    fn about(&self, scale: &Scale, servers: usize) -> Duration;
+
+    /// Runs it. A server that fails is no error: it is named in [`Outcome::failures`], and the others
+    /// are measured all the same.
+    ///
+    /// # Errors
+    /// If nothing at all can be measured.
+    fn run(&self, bench: &Bench<'_>) -> Result<Outcome>;
+}
+
+/// What an experiment works with.
+pub struct Bench<'a> {
+    /// The servers, built.
+    pub servers: &'a [Binary],
+    /// How long and how hard.
+    pub scale: &'a Scale,
+    /// What it all runs on.
+    pub machine: &'a Machine,
+    /// Where progress is shown.
+    pub screen: &'a Screen,
+    /// Set when the reader has had enough.
+    pub stop: &'a AtomicBool,
+}
+
+/// How long and how hard an experiment is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scale {
+    /// Requests per second of each step.
+    pub rates: Vec<f64>,
+    /// The length of a step.
+    pub hold: Duration,
+    /// The patience of a client.
+    pub timeout: Duration,
+    /// The most servers that are driven at once.
+    pub side_by_side: usize,
+    /// Whether runs without stalled clients show first what running side by side costs.
+    pub baseline: bool,
+    /// Whether the result is held to what can be said safely of any machine.
+    pub asserts: bool,
+}
+
+/// What an experiment has shown.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What was measured, one row for each experiment, server, link, step and kind of stalled client.
+    pub records: Vec<Record>,
+    /// What the reader is shown at the end.
+    pub scoreboard: String,
+    /// The answer to the question that was asked at the start, in a sentence.
+    pub answer: String,
+    /// A chart (SVG), if there is anything to draw.
+    pub chart: Option<String>,
+    /// What was seen, in sentences, for the provenance of the record.
+    pub findings: Vec<String>,
+    /// What the same measurement differs by when it is repeated.
+    pub noise: Option<Noise>,
+    /// What could not be measured and why, a sentence each.
+    pub failures: Vec<String>,
+}
+
+/// The experiment called `name`.
+///
+/// # Errors
+/// If there is none: the sentence lists those that there are.
+pub fn find(name: &str) -> Result<&'static (dyn Experiment + Sync)> {
+    let found = EXPERIMENTS.iter().find(|it| it.name() == name).copied();
+    found.ok_or_else(|| {
+        let names: Vec<&str> = EXPERIMENTS.iter().map(|it| it.name()).collect();
+        anyhow::anyhow!("no experiment is called '{name}': there is {}", names.join(", "))
+    })
+}
+
+impl Scale {
+    /// Short steps, with a client's patience scaled to them: with a long patience and a short staircase,
+    /// what queued up would be answered after the load has ended, and the worst server would look best.
+    pub fn short() -> Scale {
+        Scale {
+            rates: vec![10.0, 110.0, 210.0, 310.0, 460.0],
+            hold: Duration::from_secs(3),
+            timeout: Duration::from_millis(4_500),
+            side_by_side: 3,
+            baseline: true,
+            asserts: false,
+        }
+    }
+
+    /// The same steps, everything at once, held to what is safe to say: for continuous integration.
+    pub fn smoke() -> Scale {
+        Scale { side_by_side: 8, baseline: false, asserts: true, ..Scale::short() }
+    }
+
+    /// The blog's staircase: 23,500 requests.
+    pub fn full() -> Scale {
+        Scale {
+            rates: (0..10).map(|step| f64::from(10 + 50 * step)).collect(),
+            hold: Duration::from_secs(10),
+            timeout: Duration::from_secs(15),
+            ..Scale::short()
+        }
+    }
+
+    /// Requests that one staircase schedules.
+    pub fn requests(&self) -> u64 {
+        self.rates.iter().map(|rate| (rate * self.hold.as_secs_f64()).round() as u64).sum()
+    }
+
+    /// The longest that one staircase takes: its steps, and the patience of the last client.
+    pub fn staircase_length(&self) -> Duration {
+        self.hold * self.rates.len() as u32 + self.timeout
+    }
+}

@@ -1,0 +1,16 @@
+//! The experiments: each starts servers of the chapters on this machine, drives them, and writes a record.
+//!
+//! Reading order: [`cli`] is the command, [`experiment`] says what an experiment is and lists them,
+//! [`race`] is the first one. [`binaries`] builds the servers and [`machine`] looks at what they run on;
+//! [`records`] is what stays.
+
+pub mod binaries;
+pub mod cli;
+pub mod experiment;
+pub mod interrupt;
+pub mod machine;
+pub mod question;
+pub mod race;
+pub mod records;
+pub mod screen;
+pub mod servers;

@@ -1,0 +1,226 @@
+//! The staircases: some servers at a time, each with its own clients.
+
+use crate::{
+    binaries::Binary,
+    experiment::{Bench, Scale},
+    race::{
+        KINDS, STALL_SHARE,
+        scoreboard::{Tally, thousands},
+    },
+    records::{Record, round},
+    screen::Bar,
+    servers::short,
+};
+use anyhow::{Context, Result, anyhow};
+use contract::server::Server;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+use stress::{Outcome, Plan, Progress, Report, Stall, StallKind, StepReport};
+
+/// What one server is to be put through.
+#[derive(Clone, Copy)]
+pub struct Job<'a> {
+    /// The server.
+    pub server: &'a Binary,
+    /// What 0.5 % of the clients do; `None` is the highest step alone, and nobody stalls.
+    pub kind: Option<StallKind>,
+    /// What its rows are called in the record.
+    pub name: &'static str,
+    /// The number of its first row.
+    pub first_step: u32,
+}
+
+/// What came of a [`Job`].
+#[derive(Debug)]
+pub struct Run {
+    /// The binary.
+    pub server: String,
+    /// Its stalled clients.
+    pub stall: &'static str,
+    /// The steps that were completed.
+    pub records: Vec<Record>,
+    /// Why it ended early, if it did and not by the reader's wish.
+    pub failure: Option<String>,
+    /// What the load generator warns of.
+    pub warnings: Vec<String>,
+}
+
+/// Descriptors that a staircase may need at once: everybody who is due within one patience, and every
+/// stalled client.
+pub fn descriptors(scale: &Scale) -> usize {
+    let highest = scale.rates.iter().copied().fold(0.0, f64::max);
+    let waiting = highest * scale.timeout.as_secs_f64();
+    (waiting + scale.requests() as f64 * STALL_SHARE).ceil() as usize + KINDS.len() + 64
+}
+
+/// Runs all `jobs` at once, each with a server of its own.
+pub fn run_all(bench: &Bench<'_>, jobs: &[Job<'_>]) -> Vec<Result<Run>> {
+    thread::scope(|scope| {
+        let spawn = |job| scope.spawn(move || run(bench, job));
+        let threads: Vec<_> = jobs.iter().map(spawn).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err(anyhow!("a thread of the staircase panicked")))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+/// The server is started by the thread that drives it: the kernel ends it with this thread.
+fn run(bench: &Bench<'_>, job: &Job<'_>) -> Result<Run> {
+    let name = job.server.column.name;
+    let stall = job.kind.map_or("none", StallKind::name);
+    let mut server =
+        Server::start(&job.server.path).with_context(|| format!("{} cannot run", short(name)))?;
+    let plan = plan(&server, job, bench.scale);
+    let label = match job.kind {
+        Some(kind) => format!("{} {kind}", short(name)),
+        None => short(name).to_owned(),
+    };
+    let bar = bench.screen.bar(label);
+    let stop = AtomicBool::new(false);
+    let mut death = None;
+    let mut progress = |now: &Progress| {
+        show(&bar, now);
+        if death.is_none() && matches!(server.ended(), Ok(Some(_)) | Err(_)) {
+            death = Some((now.step, now.target_qps));
+        }
+        if death.is_some() || bench.stop.load(Ordering::Relaxed) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let report = stress::run(&plan, &mut progress, &stop);
+    bar.end();
+    let report = report.with_context(|| format!("{}: the clients cannot run", short(name)))?;
+    let failure = death.map(|(step, qps)| {
+        let status = match server.ended() {
+            Ok(Some(status)) => status.to_string(),
+            _ => "its status is unknown".into(),
+        };
+        let words = server.stderr();
+        format!(
+            "{} ended in the middle of its run ({stall} clients, step {}, {qps} requests per second): {status}{}",
+            short(name),
+            step + 1,
+            words.lines().last().map_or_else(String::new, |words| format!("; its last words: {words}")),
+        )
+    });
+    let until = death.map_or(usize::MAX, |(step, _)| step);
+    let steps = report.steps.iter().filter(|step| step.phase == "steady").take(until);
+    let complete = steps.enumerate().filter(|(_, step)| is_complete(step));
+    let records =
+        complete.map(|(index, step)| record(job, bench.scale, index as u32, step)).collect();
+    let warnings = warnings(name, stall, &report);
+    Ok(Run { server: name.into(), stall, records, failure, warnings })
+}
+
+fn plan(server: &Server, job: &Job<'_>, scale: &Scale) -> Plan {
+    let highest = scale.rates.iter().copied().fold(0.0, f64::max);
+    let plan = match job.kind {
+        // Long enough to be seen, whatever the length of the staircase.
+        None => {
+            Plan::steps(server.address(), vec![highest], scale.hold.min(Duration::from_secs(3)))
+        }
+        // The stalled clients hold on longer than the others' patience, or a server that waits for each
+        // of them would be seen to answer everybody, late.
+        Some(kind) => Plan::steps(server.address(), scale.rates.clone(), scale.hold)
+            .with_stall(Stall { share: STALL_SHARE, kind }),
+    };
+    plan.with_timeout(scale.timeout)
+}
+
+fn show(bar: &Bar, now: &Progress) {
+    let words = if now.fraction < 1.0 {
+        format!(
+            "{:>3}/s  {} answered, {} not, {} wait; p99 {:.1} ms",
+            now.target_qps, now.correct, now.failed, now.in_flight, now.p99_ms
+        )
+    } else {
+        format!("the last {} wait; {} answered, {} not", now.in_flight, now.correct, now.failed)
+    };
+    bar.at(now.fraction, &words);
+}
+
+/// Whether all its requests came to an end of their own.
+fn is_complete(step: &StepReport) -> bool {
+    step.totals.scheduled > 0
+        && step.totals.rows.iter().all(|row| row.outcome != Outcome::Interrupted)
+}
+
+fn record(job: &Job<'_>, scale: &Scale, index: u32, step: &StepReport) -> Record {
+    let latency = &step.totals.latency.total;
+    let seen = |ms: f64| (latency.count > 0).then_some(ms);
+    Record {
+        experiment: job.name.into(),
+        server: job.server.column.name.into(),
+        link: "loopback".into(),
+        stall: job.kind.map_or("none", StallKind::name).into(),
+        stall_percent: if job.kind.is_some() { STALL_SHARE * 100.0 } else { 0.0 },
+        step: job.first_step + index,
+        target_qps: step.target_qps,
+        achieved_qps: round(step.totals.achieved_qps),
+        hold_s: step.length_s,
+        timeout_s: scale.timeout.as_secs_f64(),
+        scheduled: step.totals.scheduled,
+        correct: step.totals.correct,
+        wrong: step.totals.wrong,
+        errors: step.totals.errors,
+        p50_ms: seen(latency.p50_ms).map(round),
+        p90_ms: seen(latency.p90_ms).map(round),
+        p99_ms: seen(latency.p99_ms).map(round),
+        max_ms: seen(latency.max_ms).map(round),
+        client_bound: step.client_bound,
+    }
+}
+
+fn warnings(server: &str, stall: &str, report: &Report) -> Vec<String> {
+    // Clients that lose patience close first, always: that is what is measured here, not a warning.
+    let bound = report.steps.iter().filter_map(|step| {
+        let because = step.client_bound_because.as_ref()?;
+        Some(format!(
+            "{} with {stall} clients: the load generator was the limit at {}/s ({because})",
+            short(server),
+            step.target_qps
+        ))
+    });
+    bound.collect()
+}
+
+impl Run {
+    /// How it went, for people.
+    pub fn sentence(&self) -> String {
+        let tally = Tally::of(&self.records, &self.server, self.stall);
+        let result = tally.map_or_else(
+            || "no step was completed".into(),
+            |it| {
+                format!(
+                    "{} of {} answered ({:.1} %)",
+                    thousands(it.correct),
+                    thousands(it.scheduled),
+                    it.percent()
+                )
+            },
+        );
+        format!("{} with {} clients: {result}", short(&self.server), self.stall)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_descriptors_of_a_staircase_are_those_who_wait_and_those_who_stall() {
+        assert_eq!(descriptors(&Scale::short()), 2_070 + 17 + 2 + 64);
+        assert_eq!(descriptors(&Scale::full()), 6_900 + 118 + 2 + 64);
+    }
+
+    #[test]
+    fn the_scales_are_those_of_the_story() {
+        assert_eq!(Scale::full().requests(), 23_500);
+        assert_eq!(Scale::short().requests(), 3_300);
+        assert_eq!(Scale::short().staircase_length(), Duration::from_millis(19_500));
+    }
+}
