@@ -318,17 +318,16 @@ impl<'a> Engine<'a> {
             }
         }
         if connection.phase < Phase::FirstByte {
-            interest = interest | Interest::WRITABLE;
+            interest |= Interest::WRITABLE;
         }
+        let watched = self.watch(&connection, interest);
         let deadline = record.scheduled_ns + self.timeout_ns();
-        self.in_flight += 1;
-        match self.admit(Client { connection, role: Role::Request(record) }, interest) {
-            Ok(token) => self.deadlines.push_back((deadline, token)),
-            Err((client, error)) => {
-                self.in_flight -= 1;
-                self.end_request(client, outcome_of(error, Phase::Open), error);
-            }
+        let client = Client { connection, role: Role::Request(record) };
+        if let Err(error) = watched {
+            return self.end_request(client, outcome_of(error, Phase::Open), error);
         }
+        self.in_flight += 1;
+        self.deadlines.push_back((deadline, self.clients.insert(client)));
     }
 
     fn open_stalled(&mut self, stall: usize, slot: Slot, now: u64) {
@@ -342,19 +341,16 @@ impl<'a> Engine<'a> {
             end: StallEnd::NotConnected,
             bytes: 0,
         };
-        let opened = self.open(100, Some(kind)).map_err(|_| ()).and_then(|connection| {
-            let client = Client { connection, role: Role::Stalled(record, kind) };
-            self.admit(client, Interest::READABLE | Interest::WRITABLE).map_err(|_| ())
+        let opened = self.open(100, Some(kind)).and_then(|connection| {
+            self.watch(&connection, Interest::READABLE | Interest::WRITABLE)?;
+            Ok(connection)
         });
-        match opened {
-            Ok(token) => {
-                self.releases.push_back((now + self.plan.stall_hold.as_nanos() as u64, token));
-            }
-            Err(()) => {
-                record.ended_ns = self.now();
-                self.seen.stalled.push(record);
-            }
-        }
+        let Ok(connection) = opened else {
+            record.ended_ns = self.now();
+            return self.seen.stalled.push(record);
+        };
+        let token = self.clients.insert(Client { connection, role: Role::Stalled(record, kind) });
+        self.releases.push_back((now + self.plan.stall_hold.as_nanos() as u64, token));
     }
 
     /// A connection under way, from another source address if the ports of one are used up.
@@ -375,16 +371,12 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn admit(&mut self, client: Client, interest: Interest) -> Result<Token, (Client, Errno)> {
-        let raw = client.connection.raw();
-        let token = self.clients.insert(client);
-        match self.poll.registry().register(&mut SourceFd(&raw), token, interest) {
-            Ok(()) => Ok(token),
-            Err(error) => match self.clients.remove(token) {
-                Some(client) => Err((client, Errno::from_raw(error.raw_os_error().unwrap_or(0)))),
-                None => unreachable!("it was put there a moment ago"),
-            },
-        }
+    /// Has the kernel tell of `connection` under the token that the next client will get.
+    fn watch(&self, connection: &Connection, interest: Interest) -> Result<(), Errno> {
+        let raw = connection.raw();
+        let registered =
+            self.poll.registry().register(&mut SourceFd(&raw), self.clients.vacancy(), interest);
+        registered.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
     }
 
     fn on_ready(&mut self, token: Token, ready: Ready) {
@@ -640,15 +632,21 @@ struct Slab {
 }
 
 impl Slab {
+    /// The token that the next client will get.
+    fn vacancy(&self) -> Token {
+        let index = self.free.last().map_or(self.places.len(), |index| *index as usize);
+        let generation = self.places.get(index).map_or(0, |place| place.0);
+        Token((generation as usize) << 32 | index)
+    }
+
     fn insert(&mut self, client: Client) -> Token {
-        let index = self.free.pop().unwrap_or_else(|| {
+        let token = self.vacancy();
+        if self.free.pop().is_none() {
             self.places.push((0, None));
-            (self.places.len() - 1) as u32
-        });
-        let place = &mut self.places[index as usize];
-        place.1 = Some(client);
+        }
+        self.places[token.0 & 0xFFFF_FFFF].1 = Some(client);
         self.count += 1;
-        Token((place.0 as usize) << 32 | index as usize)
+        token
     }
 
     fn get(&mut self, token: Token) -> Option<&mut Client> {

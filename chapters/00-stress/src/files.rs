@@ -8,7 +8,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use hdrhistogram::serialization::{
-    V2Serializer,
+    V2DeflateSerializer,
     interval_log::{IntervalLogWriterBuilder, Tag},
 };
 use serde::Serialize;
@@ -94,12 +94,15 @@ fn error_of(record: &Record) -> Option<String> {
 /// If the file cannot be written.
 pub fn hdr(report: &Report, path: &Path) -> Result<()> {
     let mut file = create(path)?;
-    let mut serializer = V2Serializer::new();
+    let mut serializer = V2DeflateSerializer::new();
     let interval_ns = interval_ns(report);
     let now = SystemTime::now();
     let since_start = crate::clock::now_ns().saturating_sub(report.origin_ns);
+    // Readers that know of other versions look for the first line, and skip the legend.
+    writeln!(file, "#[Histogram log format version 1.3]").with_context(|| at(path))?;
     let mut writer = IntervalLogWriterBuilder::new()
-        .add_comment("stress: latencies in ns from the scheduled moment")
+        .add_comment("stress: latencies in ns from the scheduled moment, maxima in ms")
+        .with_max_value_divisor(1e6)
         .with_start_time(now - Duration::from_nanos(since_start))
         .with_base_time(now - Duration::from_nanos(since_start))
         .begin_log_with(&mut file, &mut serializer)

@@ -49,6 +49,8 @@ pub enum Behaviour {
     Reset,
     /// Neither answers nor closes.
     Never,
+    /// Answers at once, and lets go who has not asked this long after it came.
+    Patience(Duration),
 }
 
 /// One request as the server saw it, in nanoseconds of the monotonic clock.
@@ -56,7 +58,7 @@ pub enum Behaviour {
 pub struct Served {
     /// When the last byte of the request had been read.
     pub requested_ns: u64,
-    /// When the answer had been sent.
+    /// When the answer was about to be sent: nobody can have it earlier.
     pub answered_ns: u64,
 }
 
@@ -168,8 +170,8 @@ impl Server {
         loop {
             let mut stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(_) => continue,
+                // Out of descriptors, or a client that went early: the next event tries again.
+                Err(_) => return Ok(()),
             };
             if let (Behaviour::FreezeAfter(after), None) = (self.behaviour, self.freeze_ns) {
                 self.freeze_ns = Some(now_ns() + after.as_nanos() as u64);
@@ -181,6 +183,9 @@ impl Server {
                 .register(&mut stream, Token(key), Interest::READABLE)
                 .context("epoll_ctl(ADD) of a client")?;
             self.clients.insert(key, Client { stream, request: Vec::new(), requested_ns: 0 });
+            if let Behaviour::Patience(patience) = self.behaviour {
+                self.owed.push_back((now_ns() + patience.as_nanos() as u64, key));
+            }
             // The request is often there already: mio tells of it in the next round.
         }
     }
@@ -230,12 +235,12 @@ impl Server {
             Behaviour::Close | Behaviour::Reset => b"",
             _ => right,
         };
-        // A few bytes always fit into the empty buffer of a new connection.
-        let _ = client.stream.write_all(said);
         let served = Served { requested_ns: client.requested_ns, answered_ns: now_ns() };
         if let Ok(mut log) = self.log.lock() {
             log.push(served);
         }
+        // A few bytes always fit into the empty buffer of a new connection.
+        let _ = client.stream.write_all(said);
         match self.behaviour {
             Behaviour::AnswerAndStay => return,
             Behaviour::Reset | Behaviour::AnswerAndReset => {
@@ -263,7 +268,10 @@ impl Server {
                 return self.timer.set(expiration, flags).context("timerfd_settime");
             }
             self.owed.pop_front();
-            self.answer(key);
+            match self.behaviour {
+                Behaviour::Patience(_) => drop(self.clients.remove(&key)),
+                _ => self.answer(key),
+            }
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use std::{
 };
 
 /// Time for the threads to be ready before the first request is due.
-const LEAD_NS: u64 = 20_000_000;
+const LEAD_NS: u64 = 50_000_000;
 
 const LOOK: Duration = Duration::from_millis(200);
 

@@ -125,7 +125,7 @@ fn offsets(step: &StepPlan, arrivals: Arrivals, dice: &mut Dice) -> Vec<u64> {
         "warmup" => ((tick + 0.5) / (expected + 0.5)).sqrt() * length,
         _ => tick / expected * length,
     };
-    ticks.into_iter().map(|tick| place(tick).min(length) as u64).collect()
+    ticks.into_iter().map(|tick| place(tick).min(length).round() as u64).collect()
 }
 
 /// A small generator of random numbers (splitmix64): the same seed gives the same schedule everywhere.

@@ -119,9 +119,13 @@ impl Shown {
     pub fn show(&mut self, state: &Progress) {
         let ended = state.correct + state.failed;
         let success = if ended == 0 { 100.0 } else { state.correct as f64 * 100.0 / ended as f64 };
+        let p99 = match state.p99_ms {
+            0.0 => "–".to_owned(),
+            some => format!("{some:.1} ms"),
+        };
         let message = format!(
-            "{:.0} s  {}/s  {success:.1} % correct  p99 {:.1} ms  {} under way",
-            state.elapsed_s, state.target_qps, state.p99_ms, state.in_flight
+            "{:.0} s  {}/s  {success:.1} % correct  p99 {p99}  {} under way",
+            state.elapsed_s, state.target_qps, state.in_flight
         );
         if let Some(bar) = &self.bar {
             bar.set_position((state.fraction * 1000.0) as u64);

@@ -9,11 +9,11 @@ use crate::{
 use std::fmt::Write;
 
 /// What the two words mean. Printed with every result.
-const DEFINITIONS: &str = "\
-  sustained = the highest step with 100 % correct, all steps below it too
-  knee      = the first step at or below 50 % correct
-  Percentages are of what was scheduled; latencies count from the scheduled moment.
-";
+const DEFINITIONS: &str = concat!(
+    "  sustained = the highest step with 100 % correct, all steps below it too\n",
+    "  knee      = the first step at or below 50 % correct\n",
+    "  Percentages are of what was scheduled; latencies count from the scheduled moment.\n",
+);
 
 /// The report as a table of plain text, without colours, some 100 columns wide.
 pub fn table(report: &Report) -> String {
