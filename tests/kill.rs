@@ -1,7 +1,7 @@
 //! The kill matrix: every wrong server of `wrong/` against every row of the table.
 //!
-//! A row that no wrong server breaks holds nothing, and a wrong server that no row breaks shows that a
-//! row is missing. Each server names the row that has to break it and how.
+//! A row that no wrong server breaks holds nothing, and a wrong server that no row breaks shows
+//! that a row is missing. Each server names the row that kills it, and the symptom.
 //!
 //! `SERVER=target/debug/wrong-reads-text cargo test -p ch04` puts one in a chapter's place.
 
@@ -28,7 +28,7 @@ struct Wrong {
     symptom: String,
 }
 
-/// What the rows found of a server, in the order of the table. `None`: nothing, which fails its test.
+/// What the rows found of a server, in the order of the table. `None`: nothing; its test fails.
 type Column = [Option<Verdict>; TABLE.len()];
 
 fn main() -> ExitCode {
@@ -115,8 +115,8 @@ fn wrong(path: &Path) -> anyhow::Result<Wrong> {
 fn probe(wrong: &Wrong, at: usize) -> (Column, Result<(), Failed>) {
     let mut column = [None; TABLE.len()];
     let mut failures = String::new();
-    // Each begins with another row, so that those running now are at different rows: a spinning server
-    // is a bad neighbour, and eight copies of it would be worse.
+    // Each begins with another row, so that those running now are at different rows: some rows
+    // take a core for a moment.
     for row in (0..TABLE.len()).map(|it| (it + at) % TABLE.len()) {
         let named = TABLE[row].name == wrong.row.name;
         let found = match probes::run(TABLE[row].name, &wrong.exe) {

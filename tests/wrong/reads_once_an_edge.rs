@@ -9,7 +9,7 @@
 mod common;
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{self, Read};
 use std::net::TcpListener;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -27,7 +27,7 @@ fn serve(listener: TcpListener) -> anyhow::Result<()> {
     listener.set_nonblocking(true)?;
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     epoll.add(&listener, common::readable(LISTENER))?;
-    let interest = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
+    let interest = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
     let mut clients: HashMap<u64, Client> = HashMap::new();
     let mut token_last = LISTENER;
     let mut events = [EpollEvent::empty(); 256];
@@ -41,8 +41,12 @@ fn serve(listener: TcpListener) -> anyhow::Result<()> {
                 token_last += 1;
                 epoll.add(&client.socket, EpollEvent::new(interest, token_last))?;
                 clients.insert(token_last, client);
-            } else if clients.get_mut(&token).is_some_and(|it| !read_once(it)) {
-                clients.remove(&token);
+            } else if let Some(client) = clients.get_mut(&token) {
+                let is_last = event.events().contains(EpollFlags::EPOLLRDHUP);
+                let goes_on = if is_last { Client::serve } else { read_once };
+                if !goes_on(client, &epoll, token) {
+                    clients.remove(&token);
+                }
             }
         }
         clients.retain(|_, it| it.deadline > Instant::now());
@@ -50,16 +54,17 @@ fn serve(listener: TcpListener) -> anyhow::Result<()> {
 }
 
 /// Reads what came and answers when the line is complete: whether there is more to come.
-fn read_once(Client { socket, session, .. }: &mut Client) -> bool {
-    let mut bytes = [0; 16]; // More than any number needs that a client asked for so far.
-    let Ok(length) = socket.read(&mut bytes) else { return false };
-    session.feed(&bytes[..length]);
-    while !session.unsent().is_empty() {
-        let Ok(length) = socket.write(session.unsent()) else { return false };
-        session.sent(length);
-        if session.is_done() {
-            let _ = common::hang_up(socket);
+fn read_once(client: &mut Client, epoll: &Epoll, token: u64) -> bool {
+    let mut bytes = [0; 32]; // More than any number has that a client asked for so far.
+    if client.session.unsent().is_empty() {
+        match client.socket.read(&mut bytes) {
+            Ok(length) => client.session.feed(&bytes[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                return read_once(client, epoll, token);
+            }
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
         }
     }
-    !session.is_done()
+    let is_read = client.session.is_done() || !client.session.unsent().is_empty();
+    !is_read || client.serve(epoll, token)
 }

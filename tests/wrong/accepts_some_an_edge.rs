@@ -1,7 +1,8 @@
-//! Misconception: an event of the listener is a client.
+//! Misconception: who is not accepted now will be reported again.
 //!
-//! Edge-triggered, it says that the queue was empty and is not. Those who came together are one
-//! event, and all but the first wait until somebody else connects.
+//! A limit is a fair thing: those who are in have their turn before more are let in. But an
+//! edge-triggered listener speaks up when somebody comes, and not because somebody is there. After
+//! a burst, those beyond the limit wait until a stranger connects.
 //!
 //! Killed by: a_burst_of_connects_is_queued (does not answer)
 
@@ -16,6 +17,9 @@ use common::Client;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 const LISTENER: u64 = 0;
+
+/// How many clients are taken in before those who are already in have their turn again.
+const ACCEPTS_MAX: usize = 64;
 
 fn main() -> ExitCode {
     common::run(serve)
@@ -35,10 +39,12 @@ fn serve(listener: TcpListener) -> anyhow::Result<()> {
         for event in &events[..ready] {
             let token = event.data();
             if token == LISTENER {
-                let Some(client) = Client::accept(&listener)? else { continue };
-                token_last += 1;
-                epoll.add(&client.socket, common::readable(token_last))?;
-                clients.insert(token_last, client);
+                for _ in 0..ACCEPTS_MAX {
+                    let Some(client) = Client::accept(&listener)? else { break };
+                    token_last += 1;
+                    epoll.add(&client.socket, common::readable(token_last))?;
+                    clients.insert(token_last, client);
+                }
             } else if clients.get_mut(&token).is_some_and(|it| !it.serve(&epoll, token)) {
                 clients.remove(&token);
             }
