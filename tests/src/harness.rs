@@ -13,6 +13,7 @@ use std::env;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -44,8 +45,6 @@ pub fn hold(name: &'static str, exe: &str) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(ROWS_AT_ONCE);
     let findings = Findings::default();
-    // The rows that take longest come first, so that nobody waits for the last one alone; that is
-    // the order of the table from its end.
     let trials = TABLE.iter().map(|row| trial(row, held_to, exe.clone(), &findings)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
@@ -59,8 +58,7 @@ pub fn hold(name: &'static str, exe: &str) -> ExitCode {
 /// columns, one test each.
 pub fn beside(servers: &[(&'static str, &str)]) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // The rows of one server run side by side already.
-    arguments.test_threads.get_or_insert(1);
+    arguments.test_threads.get_or_insert(servers.len());
     if env::var_os("EXPECT").is_some() || env::var_os("SERVER").is_some() {
         println!("EXPECT and SERVER concern the chapter: those beside it are left alone.");
         return ExitCode::SUCCESS;
@@ -76,22 +74,24 @@ pub fn beside(servers: &[(&'static str, &str)]) -> ExitCode {
 fn column(name: &'static str, exe: &Path) -> Result<Completion, Failed> {
     let mut wrong = String::new();
     let mut needs = Vec::new();
-    for rows in TABLE.chunks(ROWS_AT_ONCE) {
-        thread::scope(|scope| {
-            let probes: Vec<_> =
-                rows.iter().map(|row| (row, scope.spawn(|| probes::run(row.name, exe)))).collect();
-            for (row, probe) in probes {
-                let judged = match probe.join() {
-                    Ok(outcome) => judge(row, name, outcome),
-                    Err(_) => Judged::Wrong("its probe panicked".into()),
-                };
-                match judged {
-                    Judged::AsDeclared(_) => {}
-                    Judged::Wrong(why) => wrong += &format!("{}: {why}\n", row.name),
-                    Judged::Needs(what) => needs.push(format!("{} NEEDS {what}", row.name)),
+    let next = AtomicUsize::new(0);
+    let judged = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..ROWS_AT_ONCE {
+            scope.spawn(|| {
+                while let Some(row) = TABLE.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let verdict = judge(row, name, probes::run(row.name, exe));
+                    judged.lock().unwrap_or_else(PoisonError::into_inner).push((row, verdict));
                 }
-            }
-        });
+            });
+        }
+    });
+    for (row, verdict) in judged.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        match verdict {
+            Judged::AsDeclared(_) => {}
+            Judged::Wrong(why) => wrong += &format!("{}: {why}\n", row.name),
+            Judged::Needs(what) => needs.push(format!("{} NEEDS {what}", row.name)),
+        }
     }
     match (wrong.is_empty(), needs.is_empty()) {
         (false, _) => Err(wrong.into()),

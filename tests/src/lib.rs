@@ -4,6 +4,7 @@
 //! program and is its clients, [`microscope`] says where it sleeps and on whom, [`inject`] makes its
 //! system calls fail, [`harness`] runs the rows and tells what was seen.
 
+pub mod build;
 pub mod harness;
 pub mod inject;
 pub mod microscope;

@@ -98,8 +98,11 @@ pub fn has_taken_in(pid: u32, port: u16, client: SocketAddr) -> Option<bool> {
     if sockets.is_empty() {
         return None;
     }
-    let end = sockets.iter().find(|it| it.peer == client && it.local.port() == port);
-    Some(end.is_some_and(|it| it.inode != 0 && it.receive_queue == 0))
+    let ours = sockets.iter().find(|it| it.local == client && it.peer.port() == port);
+    let its = sockets.iter().find(|it| it.peer == client && it.local.port() == port);
+    // Sent is not arrived: on a busy machine, even loopback delivers later.
+    let arrived = ours.is_some_and(|it| it.transmit_queue == 0);
+    Some(arrived && its.is_some_and(|it| it.inode != 0 && it.receive_queue == 0))
 }
 
 impl View {
@@ -157,6 +160,8 @@ struct Socket {
     local: SocketAddr,
     peer: SocketAddr,
     state: u8,
+    /// Bytes that the peer has not acknowledged.
+    transmit_queue: usize,
     /// Unread bytes; for a listener, the clients that wait to be accepted.
     receive_queue: usize,
     inode: u64,
@@ -183,11 +188,12 @@ fn sockets(pid: u32) -> Vec<Socket> {
 fn parse(line: &str) -> Option<Socket> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [_, local, peer, state, queues, _, _, _, _, inode, ..] = fields[..] else { return None };
-    let (_, receive_queue) = queues.split_once(':')?;
+    let (transmit_queue, receive_queue) = queues.split_once(':')?;
     Some(Socket {
         local: parse_address(local)?,
         peer: parse_address(peer)?,
         state: u8::from_str_radix(state, 16).ok()?,
+        transmit_queue: usize::from_str_radix(transmit_queue, 16).ok()?,
         receive_queue: usize::from_str_radix(receive_queue, 16).ok()?,
         inode: inode.parse().ok()?,
     })

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::server::Server;
+use crate::server::{Ended, Server};
 use crate::verdicts::{Symptom, Verdict};
 
 /// A client that must be served is served within this time.
@@ -27,6 +27,9 @@ pub const LET_GO: Duration = Duration::from_secs(4);
 
 /// How long an answer may take when nobody holds the server up, on a busy machine.
 const ANSWER: Duration = Duration::from_secs(5);
+
+/// How long a server that has nothing to do takes to be asleep.
+const TO_SLEEP: Duration = Duration::from_millis(30);
 
 /// What a probe found.
 #[derive(Clone, Debug)]
@@ -91,7 +94,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// [`Trouble`]: there is no such row, the server cannot be run, or the machine lacks something.
 pub fn run(row: &str, exe: &Path) -> Outcome {
     match PROBES.iter().find(|it| it.0 == row) {
-        Some((_, probe)) => probe(exe),
+        Some((_, probe)) => match probe(exe) {
+            // Wherever a probe meets a server that has ended, this is what it has found.
+            Err(Trouble::Broken(error)) if error.is::<Ended>() => {
+                fails(Symptom::Died, format!("{error:#}."))
+            }
+            outcome => outcome,
+        },
         None => Err(Trouble::Broken(anyhow::anyhow!("no probe is called {row:?}"))),
     }
 }
@@ -106,20 +115,13 @@ fn fails(symptom: Symptom, seen: impl Into<String>) -> Outcome {
 
 /// A plain request, after whatever was done to the server. `None` when it is answered; otherwise the
 /// finding.
-fn still_serves(server: &mut Server, after: &str) -> Result<Option<Observation>, Trouble> {
-    if let Some(status) = server.ended()? {
-        let stderr = server.stderr();
-        let last = stderr.lines().last().unwrap_or("nothing on stderr");
-        let seen = format!("After {after} the server ended ({status}: {last}).");
-        return fails(Symptom::Died, seen).map(Some);
-    }
+fn still_serves(server: &Server, after: &str) -> Result<Option<Observation>, Trouble> {
     let heard = match server.connect_within("a plain client", ANSWER) {
         Ok(mut client) => client.ask(b"7\n", ANSWER),
         Err(error) => {
-            let ended = server.ended()?.is_some();
-            let symptom = if ended { Symptom::Died } else { Symptom::Unanswered };
+            server.must_run()?;
             let seen = format!("After {after} a plain client could not connect: {error}.");
-            return fails(symptom, seen).map(Some);
+            return fails(Symptom::Unanswered, seen).map(Some);
         }
     };
     if heard.is(b"Odd\n") {
@@ -127,8 +129,10 @@ fn still_serves(server: &mut Server, after: &str) -> Result<Option<Observation>,
     }
     let symptom = match heard.bytes.as_slice() {
         b"Odd\n" => Symptom::Reset,
-        b"" if server.ended()?.is_some() => Symptom::Died,
-        b"" => Symptom::Unanswered,
+        b"" => {
+            server.must_run()?;
+            Symptom::Unanswered
+        }
         _ => Symptom::WrongAnswer,
     };
     fails(symptom, format!("After {after} a plain client asked 7 and heard {heard}.")).map(Some)

@@ -39,6 +39,21 @@ pub struct Server {
     injector: Option<Injector>,
 }
 
+/// The server has ended, though nobody ended it.
+#[derive(Debug)]
+pub struct Ended {
+    exe: PathBuf,
+    last_words: String,
+}
+
+impl std::error::Error for Ended {}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} has ended by itself{}", self.exe.display(), self.last_words)
+    }
+}
+
 /// What a server said on stderr.
 #[derive(Debug, Default)]
 struct Stderr {
@@ -152,6 +167,29 @@ impl Server {
         self.child.try_wait()
     }
 
+    /// Demands that it runs, since it did something that a server does when it ends: it is given a moment
+    /// to do so.
+    ///
+    /// # Errors
+    ///
+    /// [`Ended`].
+    pub fn must_run(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < deadline {
+            if self.is_zombie() {
+                return Err(Ended { exe: self.exe.clone(), last_words: self.last_words() }.into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Whether it has ended and we have not asked how: the third field of `/proc/PID/stat`.
+    fn is_zombie(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        stat.rsplit_once(')').is_none_or(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
+    }
+
     /// Waits until it has ended, at most `within`.
     ///
     /// # Errors
@@ -209,6 +247,9 @@ impl Server {
 
     fn count(&self, folder: &str) -> anyhow::Result<usize> {
         let path = format!("/proc/{}/{folder}", self.pid());
+        if self.is_zombie() {
+            self.must_run()?;
+        }
         Ok(fs::read_dir(&path).with_context(|| path.clone())?.count())
     }
 
@@ -219,6 +260,9 @@ impl Server {
     /// When it has ended.
     pub fn resident_bytes(&self) -> anyhow::Result<usize> {
         let path = format!("/proc/{}/statm", self.pid());
+        if self.is_zombie() {
+            self.must_run()?;
+        }
         let text = fs::read_to_string(&path).with_context(|| path.clone())?;
         let pages: usize =
             text.split_whitespace().nth(1).and_then(|it| it.parse().ok()).context(path)?;
@@ -294,7 +338,10 @@ impl Server {
     ///
     /// When the handshake is not done within ten seconds.
     pub fn connect(&self, name: &'static str) -> anyhow::Result<Client> {
-        self.connect_within(name, START).with_context(|| format!("connect({})", self.address))
+        self.connect_within(name, START).or_else(|error| {
+            self.must_run()?;
+            Err(error).with_context(|| format!("connect({})", self.address))
+        })
     }
 }
 

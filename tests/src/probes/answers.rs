@@ -54,7 +54,7 @@ fn symptom(heard: &Heard, expected: &[u8]) -> Symptom {
 }
 
 pub(super) fn odd_even_invalid(exe: &Path) -> Outcome {
-    let mut server = Server::start(exe)?;
+    let server = Server::start(exe)?;
     for (request, expected) in REQUESTS {
         let mut client = server.connect("a client")?;
         let heard = client.ask(request, ANSWER);
@@ -73,7 +73,7 @@ pub(super) fn odd_even_invalid(exe: &Path) -> Outcome {
         );
     }
     drop(quiet);
-    match still_serves(&mut server, "all these requests")? {
+    match still_serves(&server, "all these requests")? {
         Some(finding) => Ok(finding),
         None => holds(format!("{} kinds of line were answered.", REQUESTS.len())),
     }
@@ -133,9 +133,10 @@ pub(super) fn half_closed(exe: &Path) -> Outcome {
     ];
     for (request, pause, expected) in cases {
         let mut client = server.connect("a client")?;
-        client.send(request)?;
+        // A server that has closed already is heard to have done so.
+        let _ = client.send(request);
         thread::sleep(pause);
-        client.half_close()?;
+        let _ = client.half_close();
         let heard = client.hear(ANSWER);
         if !heard.is(expected) {
             let seen = format!(
@@ -149,7 +150,7 @@ pub(super) fn half_closed(exe: &Path) -> Outcome {
 }
 
 pub(super) fn overlong_line(exe: &Path) -> Outcome {
-    let mut server = Server::start(exe)?;
+    let server = Server::start(exe)?;
     for length in [65, 66, 100, 1000] {
         let mut ended = vec![b'8'; length];
         ended[length - 1] = b'\n';
@@ -183,7 +184,7 @@ pub(super) fn overlong_line(exe: &Path) -> Outcome {
         let seen = format!("A line of 64 MiB was taken, and {} KiB of memory grew.", grown / 1024);
         return fails(Symptom::Leaked, seen);
     }
-    match still_serves(&mut server, "a line without end")? {
+    match still_serves(&server, "a line without end")? {
         Some(finding) => Ok(finding),
         None => holds("Lines that were too long were refused, and a flood was cut off."),
     }
