@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use contract::probes;
 use contract::verdicts::{self, BESIDE, CHAPTERS, Column, Row, TABLE, Verdict};
 
 /// The failures that no chapter mends yet: (the last chapter that fails, the row).
@@ -38,6 +39,13 @@ fn every_row_and_every_column_has_its_own_name() {
     let columns: Vec<_> = verdicts::columns().map(|it| it.name).collect();
     none(twice("column", &columns));
     none(nowhere(&BESIDE));
+}
+
+#[test]
+fn every_row_has_its_probe() {
+    let rows: Vec<_> = TABLE.iter().map(|it| it.name).collect();
+    let probes: Vec<_> = probes::names().collect();
+    assert_eq!(rows, probes, "verdicts.rs has the rows, probes.rs has the probes, in one order");
 }
 
 #[test]
