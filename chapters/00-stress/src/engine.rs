@@ -1,6 +1,7 @@
 //! The engine: one thread, one epoll, one timer, and every client of its share of the schedule.
 
 use crate::{
+    clients::{Client, Role, Slab},
     clock::{now_ns, sleep_until, thread_cpu_ns, to_timespec},
     connection::{Connection, Ready, Step, new_socket, outcome_of, shrink_window},
     plan::{Plan, StallKind},
@@ -47,9 +48,6 @@ const SCHEDULE_ENDED: u16 = u16::MAX - 1;
 const AFTER_THE_END: u16 = u16::MAX;
 
 const TIMER: Token = Token(usize::MAX);
-
-// A token holds an index and a generation of 32 bits each.
-const _: () = assert!(usize::BITS == 64);
 
 /// What the engines of one run share.
 pub(crate) struct Shared<'a> {
@@ -109,6 +107,8 @@ struct Engine<'a> {
     timer: TimerFd,
     armed_ns: u64,
     next: usize,
+    /// Its share of the plan's limit.
+    limit: Option<usize>,
     in_flight: usize,
     clients: Slab,
     /// Due, and without a connection because of the plan's limit.
@@ -143,6 +143,9 @@ impl<'a> Engine<'a> {
             timer,
             armed_ns: NEVER,
             next: index,
+            limit: plan
+                .connections
+                .map(|most| most / plan.threads + usize::from(index < most % plan.threads)),
             in_flight: 0,
             clients: Slab::default(),
             waiting: VecDeque::new(),
@@ -270,7 +273,7 @@ impl<'a> Engine<'a> {
     }
 
     fn has_room(&self) -> bool {
-        self.plan.connections.is_none_or(|most| self.in_flight < most.div_ceil(self.plan.threads))
+        self.limit.is_none_or(|most| self.in_flight < most)
     }
 
     fn request_due(&mut self, id: u32, slot: Slot, now: u64) {
@@ -363,9 +366,9 @@ impl<'a> Engine<'a> {
             Connection::open(socket, &self.target, number)
         };
         let now = now_ns();
-        match attempt(self.sources.pick(now, self.clients.count)) {
+        match attempt(self.sources.pick(now, self.clients.count())) {
             Err(Errno::EADDRNOTAVAIL) if self.sources.widen() => {
-                attempt(self.sources.pick(now, self.clients.count))
+                attempt(self.sources.pick(now, self.clients.count()))
             }
             other => other,
         }
@@ -611,62 +614,4 @@ fn pop_due(queue: &mut VecDeque<(u64, Token)>, now: u64) -> Option<Token> {
     }
     queue.pop_front();
     Some(token)
-}
-
-struct Client {
-    connection: Connection,
-    role: Role,
-}
-
-enum Role {
-    Request(Record),
-    Stalled(StallRecord, StallKind),
-}
-
-/// Clients by token. A token names a place and who sat there, so that it means nobody else later.
-#[derive(Default)]
-struct Slab {
-    places: Vec<(u32, Option<Client>)>,
-    free: Vec<u32>,
-    count: usize,
-}
-
-impl Slab {
-    /// The token that the next client will get.
-    fn vacancy(&self) -> Token {
-        let index = self.free.last().map_or(self.places.len(), |index| *index as usize);
-        let generation = self.places.get(index).map_or(0, |place| place.0);
-        Token((generation as usize) << 32 | index)
-    }
-
-    fn insert(&mut self, client: Client) -> Token {
-        let token = self.vacancy();
-        if self.free.pop().is_none() {
-            self.places.push((0, None));
-        }
-        self.places[token.0 & 0xFFFF_FFFF].1 = Some(client);
-        self.count += 1;
-        token
-    }
-
-    fn get(&mut self, token: Token) -> Option<&mut Client> {
-        let place = self.places.get_mut(token.0 & 0xFFFF_FFFF)?;
-        if place.0 as usize == token.0 >> 32 { place.1.as_mut() } else { None }
-    }
-
-    fn remove(&mut self, token: Token) -> Option<Client> {
-        self.get(token)?;
-        let index = token.0 & 0xFFFF_FFFF;
-        let place = &mut self.places[index];
-        // The last generation is the timer's token with the last index: never reached.
-        place.0 = (place.0 + 1) & 0x7FFF_FFFF;
-        self.free.push(index as u32);
-        self.count -= 1;
-        place.1.take()
-    }
-
-    fn tokens(&self) -> Vec<Token> {
-        let taken = self.places.iter().enumerate().filter(|(_, place)| place.1.is_some());
-        taken.map(|(index, place)| Token((place.0 as usize) << 32 | index)).collect()
-    }
 }

@@ -19,6 +19,7 @@
 mod ask;
 pub mod calibrate;
 mod chart;
+mod clients;
 mod clock;
 mod connection;
 mod engine;

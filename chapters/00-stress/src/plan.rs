@@ -219,6 +219,10 @@ impl Plan {
         ensure!(self.timeout <= day, "a timeout lasts at most 24 hours");
         ensure!(self.connections != Some(0), "0 connections send nothing: give at least 1");
         ensure!((1..=256).contains(&self.threads), "threads: give 1 to 256");
+        ensure!(
+            self.connections.is_none_or(|most| most >= self.threads),
+            "fewer --connections than --threads: some threads could send nothing"
+        );
         for stall in &self.stalls {
             ensure!(
                 (0.0..=1.0).contains(&stall.share),
@@ -357,6 +361,29 @@ fn seconds<S: serde::Serializer>(value: &Duration, serializer: S) -> Result<S::O
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_without_sense_is_refused_in_a_sentence() {
+        let second = Duration::from_secs(1);
+        let steady =
+            |qps| Plan::steady("127.0.0.1:1".parse().unwrap(), qps, Duration::ZERO, second);
+        steady(10.0).check().unwrap();
+        let bad = [
+            steady(0.0),
+            steady(f64::NAN),
+            steady(2e6),
+            steady(10.0).with_timeout(Duration::ZERO),
+            steady(10.0).with_connections(0),
+            steady(10.0).with_threads(0),
+            steady(10.0).with_connections(1).with_threads(2),
+            steady(10.0).with_stall(Stall { share: 1.5, kind: StallKind::Deaf }),
+            Plan::steps(steady(1.0).target, vec![], second),
+            Plan::steps(steady(1.0).target, vec![1.0], Duration::ZERO),
+        ];
+        for plan in bad {
+            assert!(plan.check().is_err(), "{plan:?}");
+        }
+    }
 
     #[test]
     fn a_staircase_has_both_its_ends() {

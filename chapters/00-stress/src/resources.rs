@@ -218,9 +218,33 @@ mod tests {
     }
 
     #[test]
+    fn a_far_address_has_the_ports_of_one_source() {
+        let mut far = plan();
+        far.target = "192.0.2.1:80".parse().unwrap();
+        let ports = ephemeral_ports() as usize;
+        let error = check_ports(&far, &[], ports + 1).unwrap_err().to_string();
+        assert!(
+            error.contains("ip_local_port_range") && error.contains("--connections"),
+            "{error}"
+        );
+        // Enough at once, and too many in the minute for which a port is locked: that is a warning.
+        far.load = crate::Load::Steady {
+            qps: ports as f64 / 50.0,
+            warmup: Duration::ZERO,
+            steady: Duration::from_secs(60),
+        };
+        let warnings = check_ports(&far, &slots(&far).unwrap(), 100).unwrap();
+        assert!(warnings[0].contains("out of ports"), "{warnings:?}");
+        assert!(check_ports(&plan(), &[], ports + 1).unwrap().is_empty());
+    }
+
+    #[test]
     fn only_loopback_has_more_sources() {
         let mut far = plan();
         far.target = "192.0.2.1:80".parse().unwrap();
+        let mut one = plan();
+        one.spread_sources = false;
+        assert!(!Sources::new(&one).widen());
         let mut sources = Sources::new(&far);
         assert!(!sources.widen());
         assert_eq!(sources.pick(0, 1_000_000), None);

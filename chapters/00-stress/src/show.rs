@@ -109,7 +109,7 @@ impl Shown {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
             // No colours: NO_COLOR has nothing to forbid.
-            let style = ProgressStyle::with_template("{bar:30} {msg}");
+            let style = ProgressStyle::with_template("{bar:20} {wide_msg}");
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
         Shown { bar, next_line: Instant::now() + LINE_EVERY }
