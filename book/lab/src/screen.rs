@@ -16,19 +16,27 @@ const PARTS: u64 = 1_000;
 /// Where progress is shown.
 pub struct Screen {
     bars: Option<MultiProgress>,
+    is_quiet: bool,
 }
 
 /// One thing that goes on.
 pub struct Bar {
     label: String,
     bar: Option<ProgressBar>,
+    is_quiet: bool,
     said: Mutex<Instant>,
 }
 
 impl Screen {
     /// Bars if stderr is a terminal, plain lines if not.
     pub fn new() -> Screen {
-        Screen { bars: io::stderr().is_terminal().then(MultiProgress::new) }
+        let bars = io::stderr().is_terminal().then(MultiProgress::new);
+        Screen { bars, is_quiet: false }
+    }
+
+    /// Nothing at all.
+    pub fn quiet() -> Screen {
+        Screen { bars: None, is_quiet: true }
     }
 
     /// Whether there are bars.
@@ -41,6 +49,7 @@ impl Screen {
         match &self.bars {
             // A screen that cannot be written to is no reason to stop measuring.
             Some(bars) => drop(bars.println(line)),
+            None if self.is_quiet => {}
             None => eprintln!("{line}"),
         }
     }
@@ -67,7 +76,7 @@ impl Screen {
             bar.set_style(style.progress_chars("━╸─"));
             bar
         });
-        Bar { label, bar, said: Mutex::new(Instant::now()) }
+        Bar { label, bar, is_quiet: self.is_quiet, said: Mutex::new(Instant::now()) }
     }
 }
 
@@ -85,6 +94,7 @@ impl Bar {
                 bar.set_position((fraction * PARTS as f64) as u64);
                 bar.set_message(words.to_owned());
             }
+            None if self.is_quiet => {}
             None => {
                 let Ok(mut said) = self.said.lock() else { return };
                 if said.elapsed() >= LINE_EVERY {

@@ -29,6 +29,8 @@ pub struct Tally {
     pub knee: Record,
     /// Whether the load generator was the limit in any step.
     pub client_bound: bool,
+    /// How many steps were completed.
+    pub steps: usize,
 }
 
 impl Tally {
@@ -53,6 +55,7 @@ impl Tally {
             first: (*rows.first()?).clone(),
             knee: (*fallen.or(rows.last())?).clone(),
             client_bound: rows.iter().any(|row| row.client_bound),
+            steps: rows.len(),
         })
     }
 
@@ -72,11 +75,14 @@ pub fn scoreboard(
     let mut text = stalled_table(servers, demonstrations);
     // Writing to a string cannot fail.
     let _ = writeln!(text, "\nTHE STAIRCASE: {}", scale.words());
-    let mut bound = false;
+    let (mut bound, mut early) = (false, false);
     for kind in KINDS {
         let tallies: Vec<(Column, Option<Tally>)> =
             servers.iter().map(|it| (*it, Tally::of(records, it.name, kind.name()))).collect();
-        bound |= tallies.iter().any(|(_, it)| it.as_ref().is_some_and(|it| it.client_bound));
+        for tally in tallies.iter().filter_map(|(_, tally)| tally.as_ref()) {
+            bound |= tally.client_bound;
+            early |= tally.steps < scale.rates.len();
+        }
         text += "\n";
         text += &table(kind, &tallies, scale);
     }
@@ -85,12 +91,15 @@ pub fn scoreboard(
     if bound {
         text += BOUND;
     }
+    if early {
+        text += EARLY;
+    }
     text
 }
 
 fn stalled_table(servers: &[Column], demonstrations: &[Demonstration]) -> String {
     let mut text = format!(
-        "{:<16} {:<27} {:<33} {}\n",
+        "{:<16} {:<29} {:<32} {}\n",
         "WHO STALLED WHOM",
         "the next client waited",
         "meanwhile the server slept in",
@@ -101,7 +110,7 @@ fn stalled_table(servers: &[Column], demonstrations: &[Demonstration]) -> String
         for seen in demonstrations.iter().filter(|it| it.server == server.name) {
             let _ = writeln!(
                 text,
-                "  {:<14} {:<27} {:<33} {}",
+                "  {:<14} {:<29} {:<32} {}",
                 kind_words(seen.kind),
                 seen.waited_briefly(),
                 seen.meanwhile.asleep,
@@ -124,6 +133,10 @@ const BOUND: &str = "\
 *          the load generator was the limit in some step: the row says little about the server
 ";
 
+const EARLY: &str = "\
+†          ended early: only the steps that were completed are counted
+";
+
 fn table(kind: StallKind, tallies: &[(Column, Option<Tally>)], scale: &Scale) -> String {
     let who = match kind {
         StallKind::Silent => "connect and say nothing",
@@ -136,7 +149,7 @@ fn table(kind: StallKind, tallies: &[(Column, Option<Tally>)], scale: &Scale) ->
     let width = tallies.iter().map(|(it, _)| short(it.name).len()).max().unwrap_or(0).max(6);
     let _ = writeln!(
         text,
-        "  {:<width$} {:>9} {:>7} {:>16}   {:<19}   {}",
+        "  {:<width$}  {:>9} {:>7} {:>16}   {:<19}   {}",
         "server",
         "sustained",
         "knee",
@@ -147,19 +160,24 @@ fn table(kind: StallKind, tallies: &[(Column, Option<Tally>)], scale: &Scale) ->
     for (server, tally) in tallies {
         let name = short(server.name);
         let Some(tally) = tally else {
-            let _ = writeln!(text, "  {name:<width$} {:>9}", "not measured");
+            let _ = writeln!(text, "  {name:<width$}  not measured");
             continue;
         };
         let rate = |qps: Option<f64>| qps.map_or_else(|| "none".into(), |qps| format!("{qps}/s"));
         let row = format!(
-            "  {name:<width$} {:>9} {:>7} {:>8} {:>5.1} %   {:<19}   {}{}",
+            "  {name:<width$}  {:>9} {:>7} {:>8} {:>5.1} %   {:<19}   {}{}",
             rate(tally.sustained_qps),
             rate(tally.knee_qps),
             thousands(tally.correct),
             tally.percent(),
             latencies(&tally.first),
             latencies(&tally.knee),
-            if tally.client_bound { " *" } else { "" },
+            match (tally.client_bound, tally.steps < scale.rates.len()) {
+                (true, true) => " * †",
+                (true, false) => " *",
+                (false, true) => " †",
+                (false, false) => "",
+            },
         );
         let _ = writeln!(text, "{row}");
     }

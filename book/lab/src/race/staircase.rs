@@ -5,7 +5,7 @@ use crate::{
     experiment::{Bench, Scale},
     race::{
         KINDS, STALL_SHARE,
-        scoreboard::{Tally, thousands},
+        scoreboard::{Tally, ms, thousands},
     },
     records::{Record, round},
     screen::Bar,
@@ -38,8 +38,8 @@ pub struct Job<'a> {
 pub struct Run {
     /// The binary.
     pub server: String,
-    /// Its stalled clients.
-    pub stall: &'static str,
+    /// What its stalled clients did.
+    pub kind: Option<StallKind>,
     /// The steps that were completed.
     pub records: Vec<Record>,
     /// Why it ended early, if it did and not by the reader's wish.
@@ -71,7 +71,6 @@ pub fn run_all(bench: &Bench<'_>, jobs: &[Job<'_>]) -> Vec<Result<Run>> {
 /// The server is started by the thread that drives it: the kernel ends it with this thread.
 fn run(bench: &Bench<'_>, job: &Job<'_>) -> Result<Run> {
     let name = job.server.column.name;
-    let stall = job.kind.map_or("none", StallKind::name);
     let mut server =
         Server::start(&job.server.path).with_context(|| format!("{} cannot run", short(name)))?;
     let plan = plan(&server, job, bench.scale);
@@ -85,7 +84,7 @@ fn run(bench: &Bench<'_>, job: &Job<'_>) -> Result<Run> {
     let mut progress = |now: &Progress| {
         show(&bar, now);
         if death.is_none() && matches!(server.ended(), Ok(Some(_)) | Err(_)) {
-            death = Some((now.step, now.target_qps));
+            death = Some(now.step);
         }
         if death.is_some() || bench.stop.load(Ordering::Relaxed) {
             stop.store(true, Ordering::Relaxed);
@@ -94,26 +93,39 @@ fn run(bench: &Bench<'_>, job: &Job<'_>) -> Result<Run> {
     let report = stress::run(&plan, &mut progress, &stop);
     bar.end();
     let report = report.with_context(|| format!("{}: the clients cannot run", short(name)))?;
-    let failure = death.map(|(step, qps)| {
-        let status = match server.ended() {
-            Ok(Some(status)) => status.to_string(),
-            _ => "its status is unknown".into(),
-        };
-        let words = server.stderr();
-        format!(
-            "{} ended in the middle of its run ({stall} clients, step {}, {qps} requests per second): {status}{}",
-            short(name),
-            step + 1,
-            words.lines().last().map_or_else(String::new, |words| format!("; its last words: {words}")),
-        )
+    let steps: Vec<&StepReport> = report.steps.iter().filter(|it| it.phase == "steady").collect();
+    let until = death.map_or(steps.len(), |noticed| died_in(&steps).unwrap_or(noticed));
+    let failure = death.is_some().then(|| {
+        let qps = steps.get(until).map_or(0.0, |step| step.target_qps);
+        epitaph(&mut server, job, until + 1, qps)
     });
-    let until = death.map_or(usize::MAX, |(step, _)| step);
-    let steps = report.steps.iter().filter(|step| step.phase == "steady").take(until);
-    let complete = steps.enumerate().filter(|(_, step)| is_complete(step));
+    let complete = steps.iter().take(until).enumerate().filter(|(_, step)| is_complete(step));
     let records =
         complete.map(|(index, step)| record(job, bench.scale, index as u32, step)).collect();
-    let warnings = warnings(name, stall, &report);
-    Ok(Run { server: name.into(), stall, records, failure, warnings })
+    let warnings = warnings(job, &report);
+    Ok(Run { server: name.into(), kind: job.kind, records, failure, warnings })
+}
+
+/// The first step in which somebody met a server that was no more.
+fn died_in(steps: &[&StepReport]) -> Option<usize> {
+    let gone = [Outcome::Refused, Outcome::Reset, Outcome::ClosedEarly, Outcome::Interrupted];
+    steps.iter().position(|it| it.totals.rows.iter().any(|row| gone.contains(&row.outcome)))
+}
+
+/// How a server ended that should not have, in a sentence.
+fn epitaph(server: &mut Server, job: &Job<'_>, step: usize, qps: f64) -> String {
+    let status = match server.ended() {
+        Ok(Some(status)) => status.to_string(),
+        _ => "its status is unknown".into(),
+    };
+    let words = server.stderr();
+    let words = words.lines().last().map(|last| format!("; its last words: {last}"));
+    format!(
+        "{} ended in the middle of its run ({}, step {step}, {qps} requests per second): {status}{}",
+        short(job.server.column.name),
+        crowd(job.kind),
+        words.unwrap_or_default(),
+    )
 }
 
 fn plan(server: &Server, job: &Job<'_>, scale: &Scale) -> Plan {
@@ -133,9 +145,11 @@ fn plan(server: &Server, job: &Job<'_>, scale: &Scale) -> Plan {
 
 fn show(bar: &Bar, now: &Progress) {
     let words = if now.fraction < 1.0 {
+        // No latency is what there is when nobody was answered since the last look.
+        let p99 = if now.p99_ms > 0.0 { format!("p99 {}", ms(now.p99_ms)) } else { "–".into() };
         format!(
-            "{:>3}/s  {} answered, {} not, {} wait; p99 {:.1} ms",
-            now.target_qps, now.correct, now.failed, now.in_flight, now.p99_ms
+            "{:>3}/s  {} answered, {} not, {} wait; {p99}",
+            now.target_qps, now.correct, now.failed, now.in_flight
         )
     } else {
         format!("the last {} wait; {} answered, {} not", now.in_flight, now.correct, now.failed)
@@ -156,7 +170,7 @@ fn record(job: &Job<'_>, scale: &Scale, index: u32, step: &StepReport) -> Record
         experiment: job.name.into(),
         server: job.server.column.name.into(),
         link: "loopback".into(),
-        stall: job.kind.map_or("none", StallKind::name).into(),
+        stall: stall_name(job.kind).into(),
         stall_percent: if job.kind.is_some() { STALL_SHARE * 100.0 } else { 0.0 },
         step: job.first_step + index,
         target_qps: step.target_qps,
@@ -175,23 +189,32 @@ fn record(job: &Job<'_>, scale: &Scale, index: u32, step: &StepReport) -> Record
     }
 }
 
-fn warnings(server: &str, stall: &str, report: &Report) -> Vec<String> {
+fn warnings(job: &Job<'_>, report: &Report) -> Vec<String> {
     // Clients that lose patience close first, always: that is what is measured here, not a warning.
     let bound = report.steps.iter().filter_map(|step| {
         let because = step.client_bound_because.as_ref()?;
         Some(format!(
-            "{} with {stall} clients: the load generator was the limit at {}/s ({because})",
-            short(server),
+            "{}, {}: the load generator was the limit at {}/s ({because})",
+            short(job.server.column.name),
+            crowd(job.kind),
             step.target_qps
         ))
     });
     bound.collect()
 }
 
+fn stall_name(kind: Option<StallKind>) -> &'static str {
+    kind.map_or("none", StallKind::name)
+}
+
+fn crowd(kind: Option<StallKind>) -> String {
+    kind.map_or_else(|| "nobody stalls".into(), |kind| format!("{kind} clients"))
+}
+
 impl Run {
     /// How it went, for people.
     pub fn sentence(&self) -> String {
-        let tally = Tally::of(&self.records, &self.server, self.stall);
+        let tally = Tally::of(&self.records, &self.server, stall_name(self.kind));
         let result = tally.map_or_else(
             || "no step was completed".into(),
             |it| {
@@ -203,7 +226,8 @@ impl Run {
                 )
             },
         );
-        format!("{} with {} clients: {result}", short(&self.server), self.stall)
+        let ended = if self.failure.is_some() { ", then it ended" } else { "" };
+        format!("{}, {}: {result}{ended}", short(&self.server), crowd(self.kind))
     }
 }
 

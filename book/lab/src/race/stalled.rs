@@ -203,7 +203,7 @@ impl Demonstration {
         match self.let_go {
             Some(_) => format!("{time}, until it let go"),
             None if waited < HARDLY => time,
-            None => format!("{time}, until patience ended"),
+            None => format!("{time}, the server's patience"),
         }
     }
 
