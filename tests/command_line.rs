@@ -318,6 +318,12 @@ fn assert_serves_both(program: &Program) -> anyhow::Result<()> {
 /// A program has no handler and holds nothing that has to be tidied up: a signal ends it as a shell
 /// expects, whoever it waits for.
 fn signals(programs: &[Program]) -> anyhow::Result<Checked> {
+    // A shell without job control starts what it runs in the background so, and children inherit it.
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        if is_ignored(signal)? {
+            return Ok(Checked::Not(format!("{signal} is ignored where this test was started")));
+        }
+    }
     each(programs, |program| {
         for signal in [Signal::SIGINT, Signal::SIGTERM] {
             let mut server = Server::start(&program.path)?;
@@ -329,6 +335,14 @@ fn signals(programs: &[Program]) -> anyhow::Result<Checked> {
         }
         Ok(())
     })
+}
+
+/// Whether this process, and so what it starts, ignores `signal`.
+fn is_ignored(signal: Signal) -> anyhow::Result<bool> {
+    let status = fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
+    let mask = status.lines().find_map(|it| it.strip_prefix("SigIgn:")).context("SigIgn")?;
+    let mask = u64::from_str_radix(mask.trim(), 16).context("SigIgn")?;
+    Ok(mask & (1 << (signal as i32 - 1)) != 0)
 }
 
 /// Waits until `condition` holds.

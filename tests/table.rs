@@ -195,9 +195,15 @@ fn names(manifest: &str, header: &str) -> Vec<String> {
     names
 }
 
-/// The chapters, and below them the servers beside them, as Markdown.
+/// The chapters, and below them the servers beside them with the rows that one of them breaks.
 fn both(table: &[Row]) -> String {
-    format!("{}\n{}", matrix(table, &CHAPTERS), matrix(table, &BESIDE))
+    let broken = |row: &&Row| BESIDE.iter().any(|it| fails(row, it.name));
+    let short: Vec<Row> = table.iter().filter(broken).copied().collect();
+    format!(
+        "{}\nThe servers that stand beside a chapter keep every promise but these:\n\n{}",
+        matrix(table, &CHAPTERS),
+        matrix(&short, &BESIDE)
+    )
 }
 
 /// The rows of `table` for some of its columns, as a Markdown table and a list of what the columns are.
