@@ -1,7 +1,7 @@
 //! Misconception: a descriptor's number names a client, so its state can be kept under the number.
 //!
-//! The state is dropped with the answer. A client that leaves before it leaves its half line to
-//! the next one, who gets the same number and is answered for both.
+//! The state is dropped when the line is complete. A client that leaves before it leaves its half
+//! line to the next one, who gets the same number and is answered for both.
 //!
 //! Killed by: a_reused_descriptor_is_a_new_client (answers wrongly)
 
@@ -44,7 +44,7 @@ fn serve(listener: TcpListener) -> anyhow::Result<()> {
             } else if let Some((socket, _)) = clients.get(&number) {
                 let session = sessions.entry(number).or_default();
                 if !common::serve(&epoll, number, socket, session) {
-                    if session.is_done() {
+                    if session.is_done() || !session.unsent().is_empty() {
                         sessions.remove(&number);
                     }
                     clients.remove(&number);
