@@ -165,6 +165,18 @@ pub(super) fn overlong_line(exe: &Path) -> Outcome {
             }
         }
     }
+    // What is sent to the wrong port by mistake: the beginning of a TLS handshake, and noise.
+    let hello = [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], &[0x9c; 200]].concat();
+    let noise: Vec<u8> =
+        (0..1024u32).map(|it| (it.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for bytes in [hello, noise] {
+        let heard = server.connect("a client")?.ask(&bytes, ANSWER);
+        if !heard.is(b"Invalid\n") {
+            let seen =
+                format!("{} bytes that are no text were answered with {heard}.", bytes.len());
+            return fails(symptom(&heard, b"Invalid\n"), seen);
+        }
+    }
     // A line without an end, as fast as the server takes it. It may be reset, but neither stored nor
     // listened to while others wait.
     let before = server.resident_bytes()?;
