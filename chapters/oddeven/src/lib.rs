@@ -26,6 +26,14 @@
 #![forbid(unsafe_code)]
 #![no_std]
 
+// Everything that talks to a system call depends on this crate, so that this is the one sentence that
+// another system's compiler says. There is nothing about Linux in the protocol itself.
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "The Stalled Client is about Linux's system calls and runs on Linux. On macOS or Windows open this \
+     folder in its dev container (.devcontainer/), or on Windows in WSL2."
+);
+
 /// The longest line in bytes, its end included. One byte more without an end is `Invalid` at once.
 pub const LINE_BYTES_MAX: usize = 64;
 
