@@ -30,9 +30,16 @@ use std::{
     time::Duration,
 };
 
-/// A request that is noticed later than this is left out: to send it now would be a burst that nobody
-/// planned, and to call it sent in time would be a lie.
-pub(crate) const LATE_NS_MAX: u64 = 100_000_000;
+/// A request that is noticed later than this is left out: to send it now would be load that nobody
+/// planned, and to call it sent in time would be a lie. Less is what a busy machine does to everybody.
+const LATE_NS_MAX: u64 = 250_000_000;
+
+/// After a request that was later than this, the next ones come at twice the planned pace at most, and not
+/// all at once.
+const LATE_NS: u64 = 5_000_000;
+
+/// Such gaps are kept by the timer. Shorter ones cost more than they spread.
+const GAP_NS_MIN: u64 = 200_000;
 
 /// Between two looks at the kernel's events.
 const ISSUES_PER_ROUND: usize = 16;
@@ -107,6 +114,8 @@ struct Engine<'a> {
     timer: TimerFd,
     armed_ns: u64,
     next: usize,
+    /// No request leaves before this: the last one was late.
+    not_before_ns: u64,
     /// Its share of the plan's limit.
     limit: Option<usize>,
     in_flight: usize,
@@ -143,6 +152,7 @@ impl<'a> Engine<'a> {
             timer,
             armed_ns: NEVER,
             next: index,
+            not_before_ns: 0,
             limit: plan
                 .connections
                 .map(|most| most / plan.threads + usize::from(index < most % plan.threads)),
@@ -235,7 +245,8 @@ impl<'a> Engine<'a> {
     }
 
     fn next_due(&self) -> u64 {
-        let slot = self.shared.slots.get(self.next).map(|slot| slot.at_ns);
+        let slot = self.shared.slots.get(self.next);
+        let slot = slot.map(|slot| slot.at_ns.max(self.not_before_ns));
         let cap = self.waiting.front().map(|record| record.scheduled_ns + self.timeout_ns());
         let queues = [&self.deadlines, &self.thinking, &self.dripping, &self.releases];
         let fronts = queues.into_iter().filter_map(|queue| queue.front().map(|(at, _)| *at));
@@ -257,7 +268,7 @@ impl<'a> Engine<'a> {
         while budget > 0 && self.next < self.shared.slots.len() {
             let slot = self.shared.slots[self.next];
             let now = self.now();
-            if slot.at_ns > now {
+            if slot.at_ns.max(self.not_before_ns) > now {
                 break;
             }
             if self.seen.marks.last().is_none_or(|mark| mark.step != slot.step) {
@@ -265,10 +276,21 @@ impl<'a> Engine<'a> {
             }
             self.next += self.plan.threads;
             budget -= 1;
+            self.spread_out(slot, now);
             match slot.what {
                 What::Request { id } => self.request_due(id, slot, now),
                 What::Stalled { stall } => self.open_stalled(usize::from(stall), slot, now),
             }
+        }
+    }
+
+    /// Keeps those who are late from leaving all at once.
+    fn spread_out(&mut self, slot: Slot, now: u64) {
+        let late_ns = now - slot.at_ns;
+        let Some(next) = self.shared.slots.get(self.next) else { return };
+        let gap_ns = (next.at_ns - slot.at_ns) / 2;
+        if (LATE_NS..=LATE_NS_MAX).contains(&late_ns) && gap_ns >= GAP_NS_MIN {
+            self.not_before_ns = now + gap_ns;
         }
     }
 

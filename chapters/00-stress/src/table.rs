@@ -15,7 +15,7 @@ const DEFINITIONS: &str = concat!(
     "  Percentages are of what was scheduled; latencies count from the scheduled moment.\n",
 );
 
-/// The report as a table of plain text, without colours, some 100 columns wide.
+/// The report as a table of plain text, without colours, some 120 columns wide.
 pub fn table(report: &Report) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -211,4 +211,100 @@ fn verdict(text: &mut String, report: &Report) -> std::fmt::Result {
         text,
         "  Its rows say little about the server. Take a lower rate, more --threads, or a quieter machine."
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        engine::{Mark, Seen},
+        plan::{Plan, Stall, StallKind},
+        record::{NEVER, Phase, Record, StallEnd, StallRecord},
+        report::Measured,
+    };
+    use std::time::Duration;
+
+    const MS: u64 = 1_000_000;
+
+    /// Two steps of ten and of four requests; the first is all right, and the second is not.
+    fn report() -> Report {
+        let target = "127.0.0.1:8080".parse().unwrap();
+        let plan = Plan::steps(target, vec![10.0, 4.0], Duration::from_secs(1))
+            .with_stall(Stall { share: 0.1, kind: StallKind::HalfLine });
+        let mut records: Vec<Record> = (1..=10).map(|id| good(id, 0)).collect();
+        let failed = |id, outcome, phase, errno| Record { outcome, phase, errno, ..good(id, 1) };
+        records.push(good(11, 1));
+        records.push(failed(12, Outcome::Refused, Phase::Connect, 111));
+        records.push(failed(13, Outcome::TimedOutWaiting, Phase::FirstByte, 0));
+        let late = failed(14, Outcome::NotSent, Phase::Open, 0);
+        records.push(Record {
+            started_ns: NEVER,
+            connected_ns: NEVER,
+            first_byte_ns: NEVER,
+            ..late
+        });
+        let stalled = StallRecord {
+            stall: 0,
+            step: 0,
+            started_ns: 900 * MS,
+            connected_ns: 901 * MS,
+            ended_ns: 2901 * MS,
+            end: StallEnd::Closed,
+            bytes: 0,
+        };
+        let mark = |step, ms: u64| Mark { step, wall_ns: ms * MS, cpu_ns: ms * MS / 10 };
+        let marks = vec![mark(0, 0), mark(1, 1000), mark(u16::MAX, 2000)];
+        let seen = vec![Seen { records, stalled: vec![stalled], marks }];
+        let measured = Measured {
+            seen,
+            origin_ns: 0,
+            interrupted: false,
+            server_cpu_ns: Some(7 * MS),
+            warnings: Vec::new(),
+        };
+        Report::new(&plan, measured)
+    }
+
+    fn good(id: u32, step: u16) -> Record {
+        let scheduled_ns = u64::from(id - 1) * 100 * MS;
+        Record {
+            id,
+            step,
+            outcome: Outcome::Correct,
+            phase: Phase::Done,
+            errno: 0,
+            scheduled_ns,
+            noticed_ns: scheduled_ns,
+            started_ns: scheduled_ns + MS,
+            connected_ns: scheduled_ns + 2 * MS,
+            first_byte_ns: scheduled_ns + 50 * MS,
+            closed_ns: scheduled_ns + 150 * MS,
+            bytes: 4,
+            closed_first: false,
+        }
+    }
+
+    #[test]
+    fn the_table_says_all_of_it() {
+        insta::assert_snapshot!(table(&report()));
+    }
+
+    #[test]
+    fn sustained_and_knee_go_by_rate_and_not_by_time() {
+        // The step of 4 per second came last and failed: nothing above it counts as sustained.
+        let report = report();
+        assert_eq!(report.sustained_qps, None);
+        assert_eq!(report.knee_qps, Some(4.0));
+        assert!(
+            report.client_bound && report.steps[1].client_bound && !report.steps[0].client_bound
+        );
+    }
+
+    #[test]
+    fn requests_that_overlap_are_under_way_at_once() {
+        // Each takes 149 ms, and one comes each 100 ms.
+        assert_eq!(report().steps[0].concurrency_max, 2);
+        let mean = report().steps[0].concurrency_mean;
+        assert!((1.3..1.5).contains(&mean), "{mean}");
+    }
 }

@@ -76,7 +76,7 @@ fn nobody_there() {
         stress().args(["run", &gone, "--qps", "20", "--warmup", "0", "--steady", "1"]).output();
     let run = run.unwrap();
     // A server that fails is a result, not a failure of the run.
-    assert_eq!(run.status.code(), Some(0));
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{run:?}");
     let table = String::from_utf8_lossy(&run.stdout).into_owned();
     assert!(table.contains("refused, while connecting (ECONNREFUSED)"), "{table}");
 }

@@ -21,20 +21,26 @@ fn run(plan: &Plan) -> Report {
 
 fn plan(target: SocketAddr) -> Plan {
     Plan::steady(target, 40.0, Duration::ZERO, Duration::from_secs(1))
-        .with_timeout(Duration::from_millis(500))
 }
 
-/// All forty fail alike, and this is the one row.
+/// For peers that would keep everybody waiting.
+fn impatient(target: SocketAddr) -> Plan {
+    plan(target).with_timeout(Duration::from_millis(500))
+}
+
+/// All forty fail alike, and this is the one row, beside those that a busy machine was too late to send.
 #[track_caller]
 fn only_row(report: &Report, outcome: Outcome, phase: Phase, errno_name: &str) {
     let row = |row: &ErrorRow| (row.outcome, row.phase, row.errno_name.clone(), row.count);
-    let rows: Vec<_> = report.totals.rows.iter().map(row).collect();
-    assert_eq!(rows, [(outcome, phase, errno_name.to_owned(), 40)]);
-    assert_eq!(report.totals.correct, 0);
-    assert_eq!(report.totals.latency.any_end.count, 40);
+    let rows = report.totals.rows.iter().filter(|row| row.outcome != Outcome::NotSent);
+    let rows: Vec<_> = rows.map(row).collect();
+    let issued = report.totals.issued;
+    assert_eq!(rows, [(outcome, phase, errno_name.to_owned(), issued)]);
+    assert_eq!((report.totals.scheduled, report.totals.correct), (40, 0));
+    assert!(issued > 0);
+    assert_eq!(report.totals.latency.any_end.count, issued);
     assert_eq!(report.knee_qps, Some(40.0));
     assert_eq!(report.sustained_qps, None);
-    assert!(!report.client_bound);
 }
 
 #[test]
@@ -60,17 +66,17 @@ fn a_peer_that_closes_early() {
 #[test]
 fn a_peer_that_never_answers() {
     let server = KnownServer::start(Behaviour::Never).unwrap();
-    let report = run(&plan(server.address));
+    let report = run(&impatient(server.address));
     only_row(&report, Outcome::TimedOutWaiting, Phase::FirstByte, "");
     // Who loses patience closes first, and that is said.
-    assert_eq!(report.closed_first, 40);
+    assert_eq!(report.closed_first, report.totals.issued);
     assert!(report.warnings[0].contains("TIME_WAIT"));
 }
 
 #[test]
 fn a_peer_that_answers_and_never_closes() {
     let server = KnownServer::start(Behaviour::AnswerAndStay).unwrap();
-    only_row(&run(&plan(server.address)), Outcome::TimedOutWaiting, Phase::End, "");
+    only_row(&run(&impatient(server.address)), Outcome::TimedOutWaiting, Phase::End, "");
 }
 
 #[test]
@@ -78,7 +84,7 @@ fn a_peer_that_answers_wrongly() {
     let server = KnownServer::start(Behaviour::Wrong).unwrap();
     let report = run(&plan(server.address));
     only_row(&report, Outcome::Wrong, Phase::Done, "");
-    assert_eq!((report.totals.wrong, report.totals.errors), (40, 0));
+    assert_eq!(report.totals.wrong, report.totals.issued);
 }
 
 #[test]
@@ -95,11 +101,11 @@ fn a_full_accept_queue() {
     listen(&listener, Backlog::new(0).unwrap()).unwrap();
     let bound: SockaddrStorage = getsockname(listener.as_raw_fd()).unwrap();
     let target = SocketAddr::from(([127, 0, 0, 1], bound.as_sockaddr_in().unwrap().port()));
-    let report = run(&plan(target));
+    let report = run(&impatient(target));
     let count = |outcome| report.records.iter().filter(|record| record.outcome == outcome).count();
     // With listen(0) one connection gets into the queue; nobody ever accepts it.
     assert_eq!(count(Outcome::TimedOutWaiting), 1);
-    assert_eq!(count(Outcome::TimedOutConnecting), 39);
+    assert_eq!(count(Outcome::TimedOutConnecting) + count(Outcome::NotSent), 39);
 }
 
 #[test]
@@ -112,18 +118,15 @@ fn stalled_clients_are_counted_apart() {
         plan = plan.with_stall(format!("10%:{kind}").parse().unwrap());
     }
     let report = run(&plan);
-    assert_eq!(
-        (report.totals.scheduled, report.totals.correct),
-        (80, 80),
-        "{:?}",
-        report.totals.rows
-    );
+    assert_eq!(report.totals.scheduled, 80);
+    assert_eq!(report.totals.correct, report.totals.issued, "{:?}", report.totals.rows);
     for stalled in &report.stalled {
         assert_eq!((stalled.tried, stalled.opened), (8, 8), "{stalled:?}");
         let let_go = stalled.let_go + stalled.reset;
         if stalled.kind == StallKind::Deaf {
             // It asked a whole question: the server answers and closes, and has no reason to wait.
-            assert_eq!(stalled.let_go, 8, "{stalled:?}");
+            // The last one comes with the last request, and may still be there when the run ends.
+            assert!(stalled.let_go >= 7 && stalled.reset == 0, "{stalled:?}");
             continue;
         }
         // The last of them came less than the server's patience before the end, and are still held then.
@@ -135,7 +138,7 @@ fn stalled_clients_are_counted_apart() {
 #[test]
 fn stalled_clients_hang_up_after_their_time() {
     let server = KnownServer::start(Behaviour::Answer(Duration::ZERO)).unwrap();
-    let report = run(&plan(server.address)
+    let report = run(&impatient(server.address)
         .with_stall("10%:half-line".parse().unwrap())
         .with_stall_hold(Duration::from_millis(300)));
     let stalled = &report.stalled[0];
