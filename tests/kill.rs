@@ -3,7 +3,11 @@
 //! A row that no wrong server breaks holds nothing, and a wrong server that no row breaks shows
 //! that a row is missing. Each server names the row that kills it, and the symptom.
 //!
-//! `SERVER=target/debug/wrong-reads-text cargo test -p ch04` puts one in a chapter's place.
+//! To put one in a chapter's place, and see what a reader would see of it:
+//!
+//! ```text
+//! cargo build -p contract && SERVER=$PWD/target/debug/wrong-reads-text cargo test -p ch04
+//! ```
 
 use std::fmt::Write;
 use std::fs;
@@ -13,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, ensure};
 use contract::probes::{self, Observation, Trouble};
-use contract::verdicts::{Row, Symptom, TABLE, Verdict, find};
+use contract::verdicts::{self, Row, Symptom, TABLE, Verdict, find};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 /// How many servers are probed at once: they mostly sleep.
@@ -64,12 +68,12 @@ fn main() -> ExitCode {
     let matrix = matrix(&bank, &columns);
     println!("{matrix}");
     let arguments = Arguments { test_threads: Some(1), ..Arguments::default() };
-    let judged = libtest_mimic::run(&arguments, judgements(columns, matrix));
+    let judged = libtest_mimic::run(&arguments, judgements(&bank, columns, matrix));
     if killed.has_failed() { killed.exit_code() } else { judged.exit_code() }
 }
 
 /// What is held of the matrix as a whole.
-fn judgements(columns: Vec<Column>, matrix: String) -> Vec<Trial> {
+fn judgements(bank: &[Wrong], columns: Vec<Column>, matrix: String) -> Vec<Trial> {
     // What a lack of the machine, or a probe that has failed already, has left out is not judged.
     let untested = columns.iter().flatten().filter(|it| it.is_none()).count();
     let judge = move |name: &str, judgement: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
@@ -84,8 +88,10 @@ fn judgements(columns: Vec<Column>, matrix: String) -> Vec<Trial> {
         insta::assert_snapshot!("matrix", matrix);
         Ok(())
     };
+    let (names, again) = (bank.iter().map(|it| it.name.clone()).collect(), columns.clone());
     vec![
         judge("every_row_is_broken_by_some_wrong_server", Box::new(move || no_empty_row(&columns))),
+        judge("none_passes_for_a_chapter", Box::new(move || no_chapter(names, &again))),
         judge("the_matrix_is_the_one_on_record", Box::new(record)),
     ]
 }
@@ -170,6 +176,18 @@ fn no_empty_row(columns: &[Column]) -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("no wrong server breaks {}: write one", empty.join(", ")).into())
+}
+
+/// A wrong server in a chapter's place makes the chapter's test red: its column is nobody's.
+fn no_chapter(names: Vec<String>, columns: &[Column]) -> Result<(), Failed> {
+    for (name, column) in names.iter().zip(columns) {
+        for (at, chapter) in verdicts::columns().enumerate() {
+            if TABLE.iter().zip(column).all(|(row, &found)| found == Some(row.cells[at])) {
+                return Err(format!("{name} would pass for {}", chapter.name).into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The matrix as it is read.
