@@ -107,7 +107,7 @@ fn race(arguments: &RaceArguments, servers: &[Column]) -> Result<ExitCode> {
         (_, true) => Scale::smoke(),
         _ => Scale::short(),
     };
-    let screen = Screen::new();
+    let screen = Screen::of_stderr();
     let machine = Machine::look()?;
     screen.say(&format!("the machine: {}", machine.line()));
     for warning in machine.warnings() {

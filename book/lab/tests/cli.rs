@@ -10,13 +10,13 @@ fn lab(arguments: &[&str]) -> Command {
 
 fn stdout(arguments: &[&str]) -> String {
     let output = lab(arguments).assert().success().get_output().stdout.clone();
-    String::from_utf8(output).unwrap()
+    String::from_utf8(output).expect("text")
 }
 
 /// What it says on stderr when it ends with `status`.
 fn sentence(arguments: &[&str], status: i32) -> String {
     let output = lab(arguments).assert().code(status).get_output().stderr.clone();
-    String::from_utf8(output).unwrap()
+    String::from_utf8(output).expect("text")
 }
 
 #[test]

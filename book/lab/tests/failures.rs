@@ -206,7 +206,7 @@ fn race(machine: &Machine, scale: &Scale) -> Outcome {
         servers: &servers,
         scale,
         machine,
-        screen: &Screen::quiet(),
+        screen: &Screen::Quiet,
         stop: &AtomicBool::new(false),
     };
     Race.run(&bench).expect("something can be measured")

@@ -21,7 +21,7 @@ pub struct Tally {
     pub sustained_qps: Option<f64>,
     /// The first rate at which at most half were answered right.
     pub knee_qps: Option<f64>,
-    /// The first rate at which anybody was not answered right.
+    /// The first rate at which anybody was not answered right, and not by the load generator's fault.
     pub first_failure_qps: Option<f64>,
     /// The row of the first step.
     pub first: Record,
@@ -45,7 +45,7 @@ impl Tally {
         rows.sort_by(|one, other| one.target_qps.total_cmp(&other.target_qps));
         let good = rows.iter().take_while(|row| row.correct == row.scheduled);
         let fallen = rows.iter().find(|row| 2 * row.correct <= row.scheduled);
-        let failed = rows.iter().find(|row| row.correct < row.scheduled);
+        let failed = rows.iter().find(|row| row.correct < row.scheduled && !row.client_bound);
         Some(Tally {
             scheduled: rows.iter().map(|row| row.scheduled).sum(),
             correct: rows.iter().map(|row| row.correct).sum(),
@@ -187,7 +187,10 @@ fn table(kind: StallKind, tallies: &[(Column, Option<Tally>)], scale: &Scale) ->
 }
 
 /// Which server failed first, for the reader who made a guess.
-pub fn answer(servers: &[Column], records: &[Record]) -> String {
+pub fn answer(servers: &[Column], records: &[Record], demonstrations: &[Demonstration]) -> String {
+    if !records.iter().any(|it| it.experiment == "race-staircase") {
+        return "the staircase was not measured".into();
+    }
     let worst = |server: &Column| {
         let tallies = KINDS.into_iter().filter_map(|kind| {
             let tally = Tally::of(records, server.name, kind.name())?;
@@ -203,11 +206,16 @@ pub fn answer(servers: &[Column], records: &[Record]) -> String {
     let Some((server, qps, percent, kind)) = first else {
         return "no server failed anybody in the steps that were measured".into();
     };
-    format!(
+    let mut sentence = format!(
         "{} ({}) failed first: at {qps}/s with {kind} clients, and answered {percent:.1} % in all",
         short(server.name),
         server.about
-    )
+    );
+    let seen = demonstrations.iter().find(|it| it.server == server.name && it.kind == kind);
+    if let Some(seen) = seen.filter(|it| !it.meanwhile.asleep.is_empty()) {
+        sentence += &format!(". With one such client, it slept in {}", seen.meanwhile.asleep);
+    }
+    sentence
 }
 
 /// The lowest and the highest rate.

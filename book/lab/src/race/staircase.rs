@@ -78,7 +78,7 @@ fn run(bench: &Bench<'_>, job: &Job<'_>) -> Result<Run> {
         Some(kind) => format!("{} {kind}", short(name)),
         None => short(name).to_owned(),
     };
-    let bar = bench.screen.bar(label);
+    let bar = bench.screen.bar(&label);
     let stop = AtomicBool::new(false);
     let mut death = None;
     let mut progress = |now: &Progress| {
