@@ -8,18 +8,18 @@ use std::env;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use contract::build::program;
-use contract::microscope;
 use contract::server::{Client, Server};
 use contract::sys;
 use contract::verdicts;
@@ -328,7 +328,7 @@ fn signals(programs: &[Program]) -> anyhow::Result<Checked> {
         for signal in [Signal::SIGINT, Signal::SIGTERM] {
             let mut server = Server::start(&program.path)?;
             let _silent = server.connect("the silent client")?;
-            until("it has accepted a client", || sockets(server.pid()).len() == 2)?;
+            until("it has accepted a client", || sockets(server.pid()) == 2)?;
             server.signal(signal)?;
             let status = server.wait(AT_ONCE).context(signal)?;
             ensure!(status.signal() == Some(signal as i32), "{signal} ends it with {status}");
@@ -359,13 +359,17 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) -> anyhow::Result<()> 
 fn nobody_reads(programs: &[Program]) -> anyhow::Result<Checked> {
     each(programs, |program| {
         for (name, target) in [("a broken pipe", broken_pipe()?), ("/dev/full", full()?)] {
+            let address = own_address();
             let mut command = quiet(&program.path);
-            command.arg("127.0.0.1:0").stdout(target);
-            assert_serves_unheard(&mut command).with_context(|| format!("stdout is {name}"))?;
+            command.arg(address.to_string()).stdout(target);
+            assert_serves_unheard(&mut command, address)
+                .with_context(|| format!("stdout is {name}"))?;
         }
+        let address = own_address();
         let mut command = quiet(Path::new("sh"));
-        command.args(["-c", "exec \"$0\" 127.0.0.1:0 >&- 2>&-"]).arg(&program.path);
-        assert_serves_unheard(&mut command).context("stdout and stderr are closed")
+        command.args(["-c", "exec \"$0\" \"$1\" >&- 2>&-"]).arg(&program.path);
+        command.arg(address.to_string());
+        assert_serves_unheard(&mut command, address).context("stdout and stderr are closed")
     })
 }
 
@@ -373,9 +377,11 @@ fn nobody_reads(programs: &[Program]) -> anyhow::Result<Checked> {
 fn nobody_reads_errors(programs: &[Program]) -> anyhow::Result<Checked> {
     each(programs, |program| {
         for (name, target) in [("a broken pipe", broken_pipe()?), ("/dev/full", full()?)] {
+            let address = own_address();
             let mut command = quiet(&program.path);
-            command.arg("127.0.0.1:0").stderr(target);
-            assert_serves_unheard(&mut command).with_context(|| format!("stderr is {name}"))?;
+            command.arg(address.to_string()).stderr(target);
+            assert_serves_unheard(&mut command, address)
+                .with_context(|| format!("stderr is {name}"))?;
         }
         Ok(())
     })
@@ -398,45 +404,34 @@ fn full() -> io::Result<Stdio> {
     Ok(File::options().write(true).open("/dev/full")?.into())
 }
 
-/// A program that cannot say where it listens listens and serves all the same.
-fn assert_serves_unheard(command: &mut Command) -> anyhow::Result<()> {
+/// A program that cannot say where it listens listens and serves all the same, at `address`.
+fn assert_serves_unheard(command: &mut Command, address: SocketAddr) -> anyhow::Result<()> {
     sys::die_with_parent(command);
     let mut server = Killed(command.spawn().with_context(|| format!("{command:?}"))?);
-    let mut port = None;
-    until("it listens", || {
-        port = listening_port(server.0.id());
-        port.is_some() || server.0.try_wait().is_ok_and(|it| it.is_some())
+    until("it listens or has ended", || {
+        TcpStream::connect(address).is_ok() || server.0.try_wait().is_ok_and(|it| it.is_some())
     })?;
     if let Some(status) = server.0.try_wait()? {
         bail!("it ended with {status}");
     }
-    let port = port.context("a port")?;
-    assert_serves(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    assert_serves(address)
 }
 
-/// The inodes of the sockets of process `pid`.
-fn sockets(pid: u32) -> Vec<String> {
-    let Ok(links) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+/// An address that nobody else binds, for a program that cannot say which port the kernel picked: the
+/// host is ours by the number of our process (and its highest bit keeps it away from 127.0.0.1), and the
+/// port is none that the kernel picks.
+fn own_address() -> SocketAddr {
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let [_, host @ ..] = (std::process::id() | 1 << 23).to_be_bytes();
+    let port = 20000 + TAKEN.fetch_add(1, Ordering::Relaxed);
+    SocketAddr::from(([127, host[0], host[1], host[2]], port))
+}
+
+/// How many sockets the process `pid` has open.
+fn sockets(pid: u32) -> usize {
+    let Ok(links) = fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
     let targets = links.flatten().filter_map(|it| fs::read_link(it.path()).ok());
-    let inode = |it: PathBuf| {
-        let name = it.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-        Some(name.to_owned())
-    };
-    targets.filter_map(inode).collect()
-}
-
-/// The port of the IPv4 socket on which the process `pid` listens: by the kernel's list of sockets,
-/// which is long where many connections have just ended, so that it is read only when there is one.
-fn listening_port(pid: u32) -> Option<u16> {
-    let inodes = sockets(pid);
-    let list = if inodes.is_empty() { None } else { fs::read_to_string("/proc/net/tcp").ok() };
-    list?.lines().find_map(|line| {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
-        let is_its = *state == "0A" && inodes.iter().any(|it| it == inode);
-        let (_, port) = local.split_once(':').filter(|_| is_its)?;
-        u16::from_str_radix(port, 16).ok()
-    })
+    targets.filter(|it| it.to_string_lossy().starts_with("socket:")).count()
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -514,8 +509,7 @@ fn assert_queue(program: &Program, allowed: usize) -> anyhow::Result<()> {
             Err(error) => return Err(error).context("connect: nobody may be refused"),
         }
     }
-    let queued = microscope::look(server.pid(), server.address().port()).queue_length;
-    let queued = queued.context("/proc/net/tcp does not show the queue")?;
+    let queued = queued(server.address())?;
     drop(server); // First, so that the kernel resets them all and none stays in TIME_WAIT.
     let connected = connected.len();
     ensure!(
@@ -523,6 +517,26 @@ fn assert_queue(program: &Program, allowed: usize) -> anyhow::Result<()> {
         "{connected} clients got in and {queued} wait in the queue, not {expected} each"
     );
     Ok(())
+}
+
+/// How many clients wait to be accepted at the IPv4 address `listener`: the receive queue of its line
+/// in the kernel's list, which begins with those that listen and may go on for very long.
+fn queued(listener: SocketAddr) -> anyhow::Result<usize> {
+    let SocketAddr::V4(address) = listener else { bail!("{listener} is not of IPv4") };
+    // The address as a word of this machine, and the port as a number.
+    let host = u32::from_ne_bytes(address.ip().octets());
+    let local = format!("{host:08X}:{:04X}", address.port());
+    for line in BufReader::new(File::open("/proc/net/tcp")?).lines() {
+        let line = line?;
+        let fields: Vec<_> = line.split_whitespace().collect();
+        if let [_, here, _, "0A", queues, ..] = fields[..]
+            && here == local
+        {
+            let (_, receive) = queues.split_once(':').context("two queues")?;
+            return Ok(usize::from_str_radix(receive, 16)?);
+        }
+    }
+    bail!("/proc/net/tcp does not show {listener}")
 }
 
 /// Raises our limit of descriptors so that we can be `clients` clients, or says why we cannot.
