@@ -67,6 +67,23 @@ pub(crate) struct Shared<'a> {
     pub busy: AtomicUsize,
 }
 
+/// Counts an engine among the busy ones, until it says that it is done, or fails.
+struct Busy<'a>(Option<&'a AtomicUsize>);
+
+impl Busy<'_> {
+    fn done(&mut self) {
+        if let Some(count) = self.0.take() {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.done();
+    }
+}
+
 /// What an engine tells while it runs.
 #[derive(Default)]
 pub(crate) struct Live {
@@ -97,11 +114,12 @@ pub(crate) struct Mark {
 
 /// Runs share number `index` of the schedule.
 pub(crate) fn run_engine(shared: &Shared<'_>, index: usize, live: &Mutex<Live>) -> Result<Seen> {
+    let mut busy = Busy(Some(&shared.busy));
     // The default lets the kernel be 50 microseconds late, to wake several sleepers at once.
     set_timerslack(1).context("prctl(PR_SET_TIMERSLACK)")?;
     let mut engine = Engine::new(shared, index, live)?;
     sleep_until(shared.origin_ns);
-    engine.run()?;
+    engine.run(&mut busy)?;
     Ok(engine.seen)
 }
 
@@ -175,9 +193,8 @@ impl<'a> Engine<'a> {
         now_ns().saturating_sub(self.shared.origin_ns)
     }
 
-    fn run(&mut self) -> Result<()> {
+    fn run(&mut self, busy: &mut Busy<'_>) -> Result<()> {
         let mut events = Events::with_capacity(1024);
-        let mut busy = true;
         loop {
             let now = self.now();
             self.expire(now);
@@ -186,14 +203,13 @@ impl<'a> Engine<'a> {
                 self.interrupt();
                 break;
             }
-            if busy && self.next >= self.shared.slots.len() {
+            if self.next >= self.shared.slots.len() {
                 self.mark(SCHEDULE_ENDED);
                 if self.in_flight == 0 && self.waiting.is_empty() {
-                    busy = false;
-                    self.shared.busy.fetch_sub(1, Ordering::Relaxed);
+                    busy.done();
                 }
             }
-            if !busy && self.shared.busy.load(Ordering::Relaxed) == 0 {
+            if self.shared.busy.load(Ordering::Relaxed) == 0 {
                 break;
             }
             if now >= self.look_up_ns {
@@ -556,7 +572,10 @@ impl<'a> Engine<'a> {
 
     fn end_unopened(&mut self, mut record: Record, error: Errno) {
         record.outcome = outcome_of(error, Phase::Open);
-        record.phase = if error == Errno::EMFILE { Phase::Open } else { Phase::Connect };
+        record.phase = match record.outcome {
+            Outcome::OutOfDescriptors => Phase::Open,
+            _ => Phase::Connect,
+        };
         record.errno = error as i32;
         record.closed_ns = self.now();
         self.keep(record);

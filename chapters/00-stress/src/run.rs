@@ -73,9 +73,6 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(&Progress), stop: &AtomicBool) 
             let (shared, watcher) = (&shared, watcher.clone());
             let work = move || {
                 let result = run_engine(shared, index, live);
-                if result.is_err() {
-                    shared.busy.fetch_sub(1, Ordering::Relaxed);
-                }
                 watcher.unpark();
                 result
             };
