@@ -113,14 +113,14 @@ fn stay(kind: StallKind, socket: &OwnedFd, stop: &AtomicBool) -> Result<Held> {
         let deaf = kind == StallKind::Deaf;
         let interest = if deaf { closed_flag() } else { PollFlags::POLLIN };
         let ready = wait(socket, interest)?;
-        if ready.contains(PollFlags::POLLERR) && deaf {
-            return done(Release::ServerReset, received);
-        }
         if ready.is_empty() {
             continue;
         }
         if deaf {
-            return done(Release::ServerClosed, received);
+            let number =
+                getsockopt(socket, sockopt::SocketError).context("getsockopt(SO_ERROR)")?;
+            let release = if number == 0 { Release::ServerClosed } else { Release::ServerReset };
+            return done(release, received);
         }
         let mut buffer = [0; 256];
         match recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
@@ -137,7 +137,8 @@ fn stay(kind: StallKind, socket: &OwnedFd, stop: &AtomicBool) -> Result<Held> {
 fn wait(socket: &OwnedFd, interest: PollFlags) -> Result<PollFlags> {
     let mut watched = [PollFd::new(socket.as_fd(), interest)];
     match poll(&mut watched, PollTimeout::from(LOOK_MS)) {
-        Ok(_) => Ok(watched[0].revents().unwrap_or(PollFlags::empty())),
+        // Bits that nix has no name for make it say nothing at all: that can only be the one asked for.
+        Ok(_) => Ok(watched[0].revents().unwrap_or_else(closed_flag)),
         Err(Errno::EINTR) => Ok(PollFlags::empty()),
         Err(error) => Err(error).context("poll"),
     }

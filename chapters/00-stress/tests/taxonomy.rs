@@ -159,6 +159,15 @@ fn a_stalled_client_by_hand_says_who_let_go() {
         assert_eq!(opened, 1);
         assert_ne!(held.release, Release::Stopped, "{kind}");
     }
+    for (behaviour, release) in [
+        (Behaviour::Answer(Duration::ZERO), Release::ServerClosed),
+        (Behaviour::AnswerAndReset, Release::ServerReset),
+    ] {
+        let server = KnownServer::start(behaviour).unwrap();
+        let stop = AtomicBool::new(false);
+        let held = stress::hold(StallKind::Deaf, server.address, &stop, &mut |_, _| {}).unwrap();
+        assert_eq!((held.release, held.received), (release, vec![]));
+    }
     let stay = KnownServer::start(Behaviour::AnswerAndStay).unwrap();
     for kind in StallKind::ALL {
         let stop = AtomicBool::new(true);
