@@ -10,6 +10,7 @@ pub mod inject;
 pub mod microscope;
 pub mod probes;
 pub mod server;
+mod sock_diag;
 #[expect(unsafe_code, reason = "system calls that neither std nor nix makes")]
 pub mod sys;
 pub mod verdicts;

@@ -1,10 +1,10 @@
 //! The stall microscope: which thread of a server sleeps, in which system call, on which client, and
 //! who waits meanwhile.
 //!
-//! All of it is read from /proc (see proc(5)): `task/TID/syscall` names the call and its first argument,
-//! which for the calls that matter here is a descriptor; `fd/N` names the socket behind it; `net/tcp`
-//! names the two ends of the socket. A client that the server has not accepted yet is ESTABLISHED there
-//! with inode 0, since no process has it open. No root is needed to look at a child of one's own; where
+//! Nearly all of it is read from /proc (see proc(5)): `task/TID/syscall` names the call and its first argument,
+//! which for the calls that matter here is a descriptor; `fd/N` names the socket behind it; the kernel's
+//! list of sockets names its two ends. A client that the server has not accepted yet is ESTABLISHED
+//! there with inode 0, since no process has it open. No root is needed to look at a child of one's own; where
 //! /proc refuses, the view says so and holds the rest.
 
 use std::fmt::Write as _;
@@ -12,6 +12,8 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nix::errno::Errno;
+
+use crate::sock_diag;
 
 /// What a server is doing at one moment.
 #[derive(Clone, Debug)]
@@ -67,7 +69,7 @@ pub enum Object {
 /// Looks at process `pid`, which listens on `port`.
 pub fn look(pid: u32, port: u16) -> View {
     let mut refused = None;
-    let sockets = sockets(pid);
+    let sockets = sockets(pid, port);
     let threads = threads(pid)
         .into_iter()
         .map(|id| {
@@ -94,7 +96,7 @@ pub fn look(pid: u32, port: u16) -> View {
 /// Whether the server on `port` of process `pid` has accepted the client at `client`, and taken in all
 /// that it sent. `None` where that cannot be seen.
 pub fn has_taken_in(pid: u32, port: u16, client: SocketAddr) -> Option<bool> {
-    let sockets = sockets(pid);
+    let sockets = sockets(pid, port);
     if sockets.is_empty() {
         return None;
     }
@@ -154,17 +156,17 @@ impl View {
     }
 }
 
-/// One line of /proc/PID/net/tcp or tcp6.
+/// One end of a connection, or a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Socket {
-    local: SocketAddr,
-    peer: SocketAddr,
-    state: u8,
-    /// Bytes that the peer has not acknowledged.
-    transmit_queue: usize,
+pub(crate) struct Socket {
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    pub(crate) state: u8,
+    /// Bytes that the peer has not acknowledged; for a listener, the most that may wait (sock_diag only).
+    pub(crate) transmit_queue: usize,
     /// Unread bytes; for a listener, the clients that wait to be accepted.
-    receive_queue: usize,
-    inode: u64,
+    pub(crate) receive_queue: usize,
+    pub(crate) inode: u64,
 }
 
 /// States of a TCP socket as /proc writes them: `include/net/tcp_states.h`.
@@ -179,7 +181,11 @@ fn threads(pid: u32) -> Vec<u32> {
     ids
 }
 
-fn sockets(pid: u32) -> Vec<Socket> {
+/// The sockets that concern `port`: by sock_diag, or where that is not answered, from /proc.
+fn sockets(pid: u32, port: u16) -> Vec<Socket> {
+    if let Ok(sockets) = sock_diag::sockets(port) {
+        return sockets;
+    }
     let read = |table| fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
     let lines = read("tcp") + &read("tcp6");
     lines.lines().filter_map(parse).collect()

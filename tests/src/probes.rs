@@ -13,6 +13,7 @@ mod resources;
 mod stalls;
 
 use std::path::Path;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -93,15 +94,61 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 ///
 /// [`Trouble`]: there is no such row, the server cannot be run, or the machine lacks something.
 pub fn run(row: &str, exe: &Path) -> Outcome {
-    match PROBES.iter().find(|it| it.0 == row) {
-        Some((_, probe)) => match probe(exe) {
-            // Wherever a probe meets a server that has ended, this is what it has found.
-            Err(Trouble::Broken(error)) if error.is::<Ended>() => {
-                fails(Symptom::Died, format!("{error:#}."))
+    let Some((_, probe)) = PROBES.iter().find(|it| it.0 == row) else {
+        return Err(Trouble::Broken(anyhow::anyhow!("no probe is called {row:?}")));
+    };
+    match on_a_steady_machine(|| probe(exe)) {
+        // Wherever a probe meets a server that has ended, this is what it has found.
+        Err(Trouble::Broken(error)) if error.is::<Ended>() => {
+            fails(Symptom::Died, format!("{error:#}."))
+        }
+        outcome => outcome,
+    }
+}
+
+/// A machine that stood still for so long has changed who was in time.
+const STOOD_STILL: Duration = Duration::from_millis(400);
+
+/// Makes `probe` once more, whatever it found, when this machine stood still meanwhile (a virtual
+/// machine that was not run, a disk that was waited for): what was found then concerns the machine.
+fn on_a_steady_machine(probe: impl Fn() -> Outcome) -> Outcome {
+    for _ in 0..3 {
+        let pulse = Pulse::start();
+        let outcome = probe();
+        if pulse.longest_gap() < STOOD_STILL {
+            return outcome;
+        }
+    }
+    probe()
+}
+
+/// A thread that wakes up often, and notes when it could not.
+struct Pulse {
+    stop: mpsc::Sender<()>,
+    thread: thread::JoinHandle<Duration>,
+}
+
+impl Pulse {
+    fn start() -> Pulse {
+        let every = Duration::from_millis(20);
+        let (stop, stopped) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let mut longest = Duration::ZERO;
+            loop {
+                let before = Instant::now();
+                let stopped = stopped.recv_timeout(every) != Err(mpsc::RecvTimeoutError::Timeout);
+                longest = longest.max(before.elapsed().saturating_sub(every));
+                if stopped {
+                    return longest;
+                }
             }
-            outcome => outcome,
-        },
-        None => Err(Trouble::Broken(anyhow::anyhow!("no probe is called {row:?}"))),
+        });
+        Pulse { stop, thread }
+    }
+
+    fn longest_gap(self) -> Duration {
+        drop(self.stop);
+        self.thread.join().unwrap_or(Duration::MAX)
     }
 }
 

@@ -218,6 +218,36 @@ impl Server {
             .with_context(|| format!("kill({}, {signal})", self.pid()))
     }
 
+    /// Stops it, and waits until it has stopped: `kill` returns before that. SIGCONT lets it go on.
+    ///
+    /// # Errors
+    ///
+    /// Those of `kill(2)`, and when it does not stop.
+    pub fn stop(&self) -> anyhow::Result<()> {
+        self.signal(Signal::SIGSTOP)?;
+        let deadline = Instant::now() + START;
+        while !self.all_stopped()? {
+            if Instant::now() > deadline {
+                self.must_run()?;
+                bail!("{} did not stop", self.exe.display());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn all_stopped(&self) -> anyhow::Result<bool> {
+        let path = format!("/proc/{}/task", self.pid());
+        for task in fs::read_dir(&path).with_context(|| path.clone())? {
+            // A thread may end meanwhile.
+            let Ok(stat) = fs::read_to_string(task?.path().join("stat")) else { continue };
+            if !stat.rsplit_once(')').is_some_and(|it| it.1.trim_start().starts_with('T')) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Limits its open descriptors to the numbers below `descriptors`.
     ///
     /// # Errors

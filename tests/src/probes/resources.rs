@@ -181,7 +181,7 @@ pub(super) fn burst(exe: &Path) -> Outcome {
     }
     // Stopped, it accepts nobody: who gets in now is in the kernel's queue.
     thread::sleep(TO_SLEEP);
-    server.signal(Signal::SIGSTOP)?;
+    server.stop()?;
     let sockets: Vec<OwnedFd> =
         (0..BURST).map(|_| connect_soon(server.address())).collect::<Result<_, _>>()?;
     let connected = |it: &&OwnedFd| is_writable(it);
