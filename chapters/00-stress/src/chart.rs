@@ -26,8 +26,8 @@ const STYLE: &str = "\
 .stress-back{fill:#fff}\
 .stress-grid{stroke:#ddd;stroke-width:1}\
 .stress-bound{fill:#888;opacity:.18}\
-.stress-a,.stress-b,.stress-c,.stress-d{fill:none;stroke-width:2;stroke-linejoin:round}\
-.stress-a{stroke:#1F3A93}.stress-b{stroke:#B9540A}.stress-c{stroke:#888;stroke-dasharray:5 3}\
+.stress-a,.stress-b,.stress-c,.stress-d{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}\
+.stress-a{stroke:#1F3A93}.stress-b{stroke:#B9540A}.stress-c{stroke:#888;stroke-dasharray:5 3;stroke-linecap:butt}\
 .stress-d{stroke:#7A1E3A}\
 @media (prefers-color-scheme:dark){\
 .stress-text{fill:#eee}.stress-small{fill:#aaa}.stress-back{fill:#16181d}.stress-grid{stroke:#3a3d45}\
@@ -98,11 +98,16 @@ fn success(svg: &mut String, report: &Report, moments: &Moments, axis: &Axis) ->
 
 fn latency(svg: &mut String, report: &Report, moments: &Moments, axis: &Axis) -> std::fmt::Result {
     let answered = |value: fn(&Summary) -> f64| {
-        moments.points(|moment| (moment.total.count > 0).then(|| value(&moment.total)))
+        moments.points(|moment| match moment.total.count {
+            0 if moment.scheduled > 0 => Some(GAP),
+            0 => None,
+            _ => Some(value(&moment.total)),
+        })
     };
+    let last = |points: &[(f64, f64)]| points.iter().rfind(|point| !point.1.is_nan()).copied();
     let p50 = answered(|summary| summary.p50_ms);
     let p99 = answered(|summary| summary.p99_ms);
-    let all = || p50.iter().chain(&p99).map(|point| point.1.max(0.001).log10());
+    let all = || p50.iter().chain(&p99).map(|point| point.1.log10());
     let lowest = all().fold(f64::INFINITY, f64::min).floor();
     let highest = all().fold(f64::NEG_INFINITY, f64::max).ceil();
     let (lowest, highest) =
@@ -116,7 +121,8 @@ fn latency(svg: &mut String, report: &Report, moments: &Moments, axis: &Axis) ->
     )?;
     panel.line(svg, axis, "stress-a", &p50)?;
     panel.line(svg, axis, "stress-b", &p99)?;
-    panel.labels(svg, &[("p50", "stress-a", p50.last()), ("p99", "stress-b", p99.last())])
+    let (p50, p99) = (last(&p50), last(&p99));
+    panel.labels(svg, &[("p50", "stress-a", p50.as_ref()), ("p99", "stress-b", p99.as_ref())])
 }
 
 fn throughput(
@@ -160,6 +166,9 @@ fn concurrency(
     panel.labels(svg, &[("under way", "stress-a", most.last())])?;
     text(svg, RIGHT, panel.bottom() + 34.0, "stress-small", "end", "seconds")
 }
+
+/// A value that lifts the pen: there were requests, and none of them had such a value.
+const GAP: f64 = f64::NAN;
 
 /// A line's name, its class, and its last point.
 type Named<'a> = (&'a str, &'a str, Option<&'a (f64, f64)>);
@@ -223,7 +232,11 @@ impl Panel {
             )?;
         }
         let shaded = report.steps.iter().any(|step| step.client_bound);
-        let note = if shaded { "; shaded: the generator was the limit" } else { "" };
+        let note = if shaded && self.top == PANEL_TOP {
+            "; shaded: the generator was the limit"
+        } else {
+            ""
+        };
         text(svg, LEFT, self.top - 10.0, "", "start", &format!("{title}{note}"))?;
         for value in self.ticks() {
             let y = self.y(value);
@@ -256,9 +269,20 @@ impl Panel {
         points: &[(f64, f64)],
     ) -> std::fmt::Result {
         let mut path = String::new();
-        for (index, (at_s, value)) in points.iter().enumerate() {
-            let letter = if index == 0 { 'M' } else { 'L' };
-            write!(path, "{letter}{:.1} {:.1}", axis.x(*at_s), self.y(*value))?;
+        let mut is_down = false;
+        for (at_s, value) in points {
+            if value.is_nan() {
+                is_down = false;
+                continue;
+            }
+            // A point between two gaps is a line of no length, with round ends.
+            let letter = if is_down { "L" } else { "M" };
+            let (x, y) = (axis.x(*at_s), self.y(*value));
+            write!(path, "{letter}{x:.1} {y:.1}")?;
+            if !is_down {
+                write!(path, "h0")?;
+            }
+            is_down = true;
         }
         if path.is_empty() {
             Ok(())
