@@ -68,12 +68,17 @@ pub enum Object {
 
 /// Looks at process `pid`, which listens on `port`.
 pub fn look(pid: u32, port: u16) -> View {
-    let mut refused = None;
-    let sockets = sockets(pid, port);
-    let threads = threads(pid)
+    // The threads first: they are what changes.
+    let calls: Vec<_> = threads(pid)
         .into_iter()
-        .map(|id| {
-            let does = match fs::read_to_string(format!("/proc/{pid}/task/{id}/syscall")) {
+        .map(|id| (id, fs::read_to_string(format!("/proc/{pid}/task/{id}/syscall"))))
+        .collect();
+    let sockets = sockets(pid, port);
+    let mut refused = None;
+    let threads = calls
+        .into_iter()
+        .map(|(id, call)| {
+            let does = match call {
                 Ok(text) => interpret(&text, |descriptor| object(pid, descriptor, &sockets)),
                 Err(error) => {
                     refused = Some(format!(
