@@ -43,9 +43,6 @@ fn build(packages: &[&str]) -> anyhow::Result<BTreeMap<String, PathBuf>> {
     command.args(["build", "--bins", "--quiet", "--message-format", "json-render-diagnostics"]);
     command.args(["--profile", profile]).arg("--target-dir").arg(target);
     command.arg("--manifest-path").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
-    // With this package beside them, their libraries have the features that they have in a run of its
-    // tests: without it they would be built a second time, for nothing.
-    command.args(["-p", env!("CARGO_PKG_NAME")]);
     command.args(packages.iter().flat_map(|it| ["-p", it]));
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("{command:?}"))?;
