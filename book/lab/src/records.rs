@@ -53,7 +53,8 @@ pub struct Record {
     pub p99_ms: Option<f64>,
     /// All.
     pub max_ms: Option<f64>,
-    /// Whether the load generator was the limit, so that the row says little about the server.
+    /// Whether the load generator was late: latencies of some milliseconds and losses of a few percent
+    /// are not the server's then.
     pub client_bound: bool,
 }
 

@@ -85,6 +85,10 @@ fn sustained_and_knee_are_what_the_scoreboard_says_they_are() {
     assert_eq!((tally.first.target_qps, tally.knee.target_qps), (10.0, 40.0));
     assert_eq!(Tally::of(&rows, "ch01", "half-line"), None);
     assert_eq!(Tally::of(&[row(10.0, 99)], "ch01", "silent").unwrap().sustained_qps, None);
+    // Few missing may be the fault of a late generator, many cannot.
+    let late = |qps, correct| Record { client_bound: true, ..row(qps, correct) };
+    let tally = Tally::of(&[late(10.0, 95), late(20.0, 80)], "ch01", "silent").unwrap();
+    assert_eq!(tally.first_failure_qps, Some(20.0));
 }
 
 /// It is left where a reader of this test can look at it.

@@ -277,8 +277,8 @@ impl Chart<'_> {
         let patience = self.patience();
         [
             format!(
-                "{requests} requests to each server over loopback. Grey: the other servers. \
-                 Cross: nobody was answered."
+                "{requests} requests to each server over loopback.{} Cross: nobody was answered.",
+                if self.servers.len() > 1 { " Grey: the other servers." } else { "" }
             ),
             format!(
                 "Latency of those answered: thick p50, thin p99; dashed: a client's patience, {patience}."
