@@ -67,7 +67,10 @@ fn listen(address: SocketAddr) -> anyhow::Result<OwnedFd> {
     let backlog = socket::Backlog::new(BACKLOG).context("a backlog beyond SOMAXCONN")?;
     socket::listen(&listener, backlog).map_err(|errno| refused("listen", errno))?;
     let somaxconn = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or("?".into());
-    eprintln!("listen: asked for {BACKLOG}, net.core.somaxconn allows {}", somaxconn.trim_end());
+    let most = somaxconn.trim_end();
+    command_line::say(format_args!(
+        "listen: asked for {BACKLOG}, net.core.somaxconn allows {most}"
+    ));
     Ok(listener)
 }
 // ANCHOR_END: listen

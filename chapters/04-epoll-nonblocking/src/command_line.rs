@@ -25,7 +25,8 @@ pub fn run(serve: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> ExitCode {
     let address = argument.as_deref().unwrap_or(ADDRESS_DEFAULT);
     if address == "--help" || address == "-h" {
         let about = env!("CARGO_PKG_DESCRIPTION");
-        println!("{NAME}: {about}\n\n{}", usage());
+        let help = format!("{NAME}: {about}\n\n{}\n", usage());
+        let _ = io::stdout().write_all(help.as_bytes());
         return ExitCode::SUCCESS;
     }
     if let Some(second) = arguments.next() {
@@ -40,7 +41,7 @@ pub fn run(serve: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> ExitCode {
     match serve(address) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{NAME}: {error:#}");
+            say(format_args!("{NAME}: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -50,9 +51,14 @@ pub fn run(serve: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> ExitCode {
 pub fn announce(listener: &OwnedFd) -> anyhow::Result<()> {
     let address: SockaddrStorage = getsockname(listener.as_raw_fd()).context("getsockname")?;
     let mut stdout = io::stdout().lock();
-    // Nobody needs to be listening to what we say: a closed stdout is no reason to serve nobody.
     let _ = writeln!(stdout, "listening on {address}").and_then(|()| stdout.flush());
     Ok(())
+}
+
+/// Says something on stderr. Nobody needs to be listening: that stderr (or stdout) is closed is no
+/// reason to serve nobody, and `eprintln!` would end the program.
+pub fn say(what: impl Display) {
+    let _ = writeln!(io::stderr(), "{what}");
 }
 
 /// The error of a call that makes a listener, with what can be done about it.
@@ -73,7 +79,7 @@ pub fn refused(call: &str, address: SocketAddr, errno: Errno) -> anyhow::Error {
 }
 
 fn misused(problem: impl Display) -> ExitCode {
-    eprintln!("{NAME}: {problem}\n{}", usage());
+    say(format_args!("{NAME}: {problem}\n{}", usage()));
     ExitCode::from(2)
 }
 
