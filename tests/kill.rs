@@ -35,6 +35,9 @@ struct Wrong {
 /// What the rows found of a server, in the order of the table. `None`: nothing.
 type Column = [Option<Verdict>; TABLE.len()];
 
+/// Where a run leaves what was seen of each cell, for whoever wonders about one.
+const SEEN: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kill-matrix-seen.txt");
+
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(SERVERS_MAX);
@@ -45,14 +48,14 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let columns = Arc::new(Mutex::new(vec![None; bank.len()]));
+    let found = Arc::new(Mutex::new(vec![None::<(Column, String)>; bank.len()]));
     let trials = (0..bank.len()).map(|at| {
-        let (bank, columns) = (bank.clone(), columns.clone());
+        let (bank, found) = (bank.clone(), found.clone());
         Trial::ignorable_test(
             format!("{}_is_killed_by_{}", bank[at].name, bank[at].row.name),
             move || {
-                let (column, result) = probe(&bank[at], at);
-                columns.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(column);
+                let (column, seen, result) = probe(&bank[at], at);
+                found.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some((column, seen));
                 result
             },
         )
@@ -61,8 +64,14 @@ fn main() -> ExitCode {
     if arguments.list {
         return killed.exit_code();
     }
-    let columns = columns.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(columns) = columns.iter().copied().collect::<Option<Vec<Column>>>() else {
+    let found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen: String = found.iter().flatten().map(|(_, seen)| seen.as_str()).collect();
+    if let Err(error) = fs::write(SEEN, seen) {
+        eprintln!("{SEEN}: {error}");
+    }
+    println!("What was seen of each cell: {SEEN}\n");
+    let columns = found.iter().map(|it| it.as_ref().map(|&(column, _)| column));
+    let Some(columns) = columns.collect::<Option<Vec<Column>>>() else {
         return killed.exit_code(); // Some were filtered out: there is no matrix to judge.
     };
     let matrix = matrix(&bank, &columns);
@@ -135,9 +144,10 @@ fn wrong(path: &Path) -> anyhow::Result<Wrong> {
 
 /// Holds `wrong` to every row, and fails when the row that it names did not break as it says, or when
 /// some row found nothing.
-fn probe(wrong: &Wrong, at: usize) -> (Column, Result<Completion, Failed>) {
+fn probe(wrong: &Wrong, at: usize) -> (Column, String, Result<Completion, Failed>) {
     let mut column = [None; TABLE.len()];
     let (mut failures, mut needs) = (String::new(), String::new());
+    let mut all_seen = String::new();
     let expected = format!("fails: {}", wrong.symptom);
     // Each begins with another row, so that those running now are at different rows: some rows take a
     // core for a moment.
@@ -146,6 +156,7 @@ fn probe(wrong: &Wrong, at: usize) -> (Column, Result<Completion, Failed>) {
         match probes::run(name, &wrong.exe) {
             Ok(Observation { verdict, seen }) => {
                 column[row] = Some(verdict);
+                let _ = writeln!(all_seen, "{} / {name}: {verdict}: {seen}", wrong.name);
                 if name == wrong.row.name && verdict.to_string() != expected {
                     let _ =
                         writeln!(failures, "{name}: not \"{expected}\" but \"{verdict}\": {seen}");
@@ -164,7 +175,7 @@ fn probe(wrong: &Wrong, at: usize) -> (Column, Result<Completion, Failed>) {
         (true, false) => Ok(Completion::ignored_with(needs)),
         (true, true) => Ok(Completion::Completed),
     };
-    (column, result)
+    (column, all_seen, result)
 }
 
 /// Every promise is broken by somebody, or its probe may be one that cannot fail.
