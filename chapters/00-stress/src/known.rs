@@ -8,7 +8,9 @@ use mio::{
     unix::SourceFd,
 };
 use nix::sys::{
-    socket::{setsockopt, sockopt},
+    socket::{
+        AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt,
+    },
     timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags},
 };
 use std::{
@@ -79,8 +81,7 @@ impl KnownServer {
     /// If a system call fails, such as for want of descriptors.
     pub fn start(behaviour: Behaviour) -> Result<KnownServer> {
         let poll = Poll::new().context("epoll_create1")?;
-        let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut listener = TcpListener::bind(local).context("bind to a free port of 127.0.0.1")?;
+        let mut listener = listen()?;
         let address = listener.local_addr().context("getsockname")?;
         let registry = poll.registry();
         registry.register(&mut listener, LISTENER, Interest::READABLE).context("epoll_ctl")?;
@@ -112,6 +113,16 @@ impl KnownServer {
     pub fn log(&self) -> Vec<Served> {
         self.log.lock().map(|log| log.clone()).unwrap_or_default()
     }
+}
+
+/// A listener on a free port, with the longest accept queue that there is: while the server stands still,
+/// nobody's SYN may be dropped, for it would come again in a second, and somebody else's wait would show.
+fn listen() -> Result<TcpListener> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let listener = socket(AddressFamily::Inet, SockType::Stream, flags, None).context("socket")?;
+    bind(listener.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).context("bind to 127.0.0.1")?;
+    nix::sys::socket::listen(&listener, Backlog::MAXALLOWABLE).context("listen")?;
+    Ok(TcpListener::from_std(std::net::TcpListener::from(listener)))
 }
 
 impl Drop for KnownServer {
