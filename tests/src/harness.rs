@@ -260,3 +260,60 @@ fn wrap(paragraph: &str) -> String {
     }
     text + "\n"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdicts::Symptom;
+
+    fn observed(verdict: Verdict) -> probes::Outcome {
+        Ok(Observation { verdict, seen: "Seen.".into() })
+    }
+
+    #[test]
+    fn any_cell_turned_over_is_red_in_both_directions() {
+        let verdicts = [Verdict::Holds, Verdict::Fails(Symptom::Late)];
+        for row in &TABLE {
+            for column in verdicts::columns() {
+                let declared = row.cell(column.name).unwrap();
+                let judged = judge(row, column.name, observed(declared));
+                assert!(matches!(judged, Judged::AsDeclared(_)), "{} {}", row.name, column.name);
+                for other in verdicts.into_iter().filter(|it| *it != declared) {
+                    let judged = judge(row, column.name, observed(other));
+                    assert!(matches!(judged, Judged::Wrong(_)), "{} {}", row.name, column.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_tried_is_neither_kept_nor_broken() {
+        let needs = judge(&TABLE[0], "ch01", Err(Trouble::Needs("a feature".into())));
+        assert!(matches!(needs, Judged::Needs(_)));
+        let broken =
+            judge(&TABLE[0], "ch01", Err(Trouble::Broken(anyhow::anyhow!("no such file"))));
+        assert!(matches!(broken, Judged::Wrong(_)));
+    }
+
+    #[test]
+    fn a_report_begins_with_the_headline_and_ends_with_the_sum() {
+        let findings: Vec<_> = TABLE
+            .iter()
+            .map(|row| {
+                let verdict = row.cell("ch01").unwrap();
+                let finding = match row.name {
+                    "a_short_send_is_finished" => Err("NEEDS a newer kernel".into()),
+                    "nothing_leaks" => Err("ch01 holds, says the table, and it leaked.".into()),
+                    _ => Ok(Observation { verdict, seen: format!("What {} showed.", row.name) }),
+                };
+                (row, finding)
+            })
+            .collect();
+        insta::assert_snapshot!(report("ch01", "ch01", &findings));
+        let held_to_another = report("ch01", "ch02", &findings);
+        assert!(
+            held_to_another.ends_with("what is red here, it turns green)\n"),
+            "{held_to_another}"
+        );
+    }
+}
