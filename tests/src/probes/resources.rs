@@ -20,7 +20,8 @@ use super::{ANSWER, LET_GO, Outcome, PROMPT, TO_SLEEP, fails, holds, poll, secon
 use crate::server::{Client, End, Server};
 use crate::verdicts::Symptom;
 
-/// The clients of `nothing_leaks`: all of them, or as many as come and go in the time.
+/// The clients of `nothing_leaks`, once as resets and once mixed: all of them, or as many as come and go
+/// in the time.
 const CLIENTS: usize = 2000;
 const CLIENTS_MIN: usize = 200;
 const CLIENTS_TIME: Duration = Duration::from_secs(4);
@@ -41,14 +42,15 @@ pub(super) fn leaks(exe: &Path) -> Outcome {
     thread::sleep(Duration::from_millis(100));
     let before = back_to(&server)?;
     let resident = server.resident_bytes()?;
-    let clients = mixed_clients(&server, CLIENTS, CLIENTS_TIME)?;
+    let resets = clients(&server, CLIENTS, CLIENTS_TIME, |client, _| Ok(client.reset()?))?;
+    let mixed = mixed_clients(&server, CLIENTS, CLIENTS_TIME)?;
     if let Some(finding) = still_serves(&server, "many mixed clients")? {
         return Ok(finding);
     }
     if !poll(LET_GO + PROMPT, || quiet(before, &server)) {
         let now = back_to(&server)?;
         let seen = format!(
-            "After {clients} clients had left by themselves, it had {} descriptors and {} threads, \
+            "After {resets} resets and {mixed} clients of all kinds had left, it had {} descriptors and {} threads, \
              against {} and {} before.",
             now.0, now.1, before.0, before.1
         );
@@ -56,14 +58,52 @@ pub(super) fn leaks(exe: &Path) -> Outcome {
     }
     let grown = server.resident_bytes()?.saturating_sub(resident);
     if grown > 2 * 1024 * 1024 {
-        let seen = format!("After {clients} clients had left, {} KiB were not back.", grown / 1024);
+        let seen = format!(
+            "After {resets} resets and {mixed} others, {} KiB were not back.",
+            grown / 1024
+        );
         return fails(Symptom::Leaked, seen);
     }
-    holds(format!("{clients} clients left by themselves, and nothing of them was left."))
+    holds(format!(
+        "{resets} resets and {mixed} others left by themselves, and left nothing behind."
+    ))
 }
 
-/// Clients of all kinds that leave by themselves, one after the other. How many there were.
+/// Clients of all kinds that leave by themselves. How many there were.
 fn mixed_clients(server: &Server, most: usize, time: Duration) -> anyhow::Result<usize> {
+    clients(server, most, time, |mut client, at| {
+        match at % 6 {
+            0 => client.reset()?,
+            1 => drop(client.ask(b"7\n", ANSWER)),
+            2 => {
+                let _ = client.send(b"12");
+                drop(client); // The end of the stream, and of the line.
+            }
+            3 => {
+                let _ = client.send(&[b'8'; 1000]);
+                drop(client); // The answer is not read: the server meets a reset.
+            }
+            4 => {
+                let _ = client.send(b"12");
+                client.reset()?;
+            }
+            _ => {
+                let _ = client.half_close();
+                client.hear(ANSWER);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Clients who come one after the other and each do `act`, `most` of them or as many as come and go in
+/// the time. How many there were.
+fn clients(
+    server: &Server,
+    most: usize,
+    time: Duration,
+    act: impl Fn(Client, usize) -> anyhow::Result<()>,
+) -> anyhow::Result<usize> {
     let start = Instant::now();
     for at in 0..most {
         // With a short queue a dropped SYN costs a client a second.
@@ -72,24 +112,7 @@ fn mixed_clients(server: &Server, most: usize, time: Duration) -> anyhow::Result
         }
         // Let it accept the last one: who is reset in a queue of two still takes a place there.
         thread::sleep(Duration::from_micros(200));
-        let mut client = server.connect("a client")?;
-        match at % 8 {
-            // Connect and reset: half of them, since that is what harms most servers.
-            0 | 2 | 4 | 6 => client.reset()?,
-            1 => drop(client.ask(b"7\n", ANSWER)),
-            3 => {
-                let _ = client.send(b"12");
-                drop(client); // The end of the stream, and of the line.
-            }
-            5 => {
-                let _ = client.send(&[b'8'; 1000]);
-                drop(client); // The answer is not read: the server meets a reset.
-            }
-            _ => {
-                let _ = client.half_close();
-                client.hear(ANSWER);
-            }
-        }
+        act(server.connect("a client")?, at)?;
     }
     Ok(most)
 }
