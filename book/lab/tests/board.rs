@@ -145,6 +145,23 @@ fn labels_do_not_touch_each_other() {
 }
 
 #[test]
+fn a_line_is_broken_where_nobody_was_answered() {
+    let mut records = record();
+    records.retain(|it| it.server == "ch04");
+    let lines = |records: &[Record]| {
+        let svg = chart(&CHAPTERS[3..], records, &Scale::short()).unwrap();
+        (svg.matches("<polyline").count(), svg.matches("race-cross race-stroke").count())
+    };
+    let (whole, crosses) = lines(&records);
+    assert_eq!((whole, crosses), (6, 0), "success, p50 and p99, for two kinds");
+    let middle = |it: &&mut Record| it.target_qps == 210.0 && it.stall == "silent";
+    for record in records.iter_mut().filter(middle) {
+        (record.correct, record.p50_ms, record.p99_ms) = (0, None, None);
+    }
+    assert_eq!(lines(&records), (8, 1), "p50 and p99 in two parts each");
+}
+
+#[test]
 fn without_a_staircase_there_is_no_chart() {
     assert_eq!(chart(&CHAPTERS, &[], &Scale::short()), None);
 }

@@ -47,6 +47,9 @@ pub fn chart(servers: &[Column], records: &[Record], scale: &Scale) -> Option<St
     Some(chart.draw())
 }
 
+/// The rate of a step, and its value if it has one.
+type Step = (f64, Option<f64>);
+
 struct Chart<'a> {
     servers: &'a [Column],
     records: Vec<&'a Record>,
@@ -163,7 +166,7 @@ impl Chart<'_> {
         success.dots(svg, hue, &answered);
         let total = format!("{:.1} %", tally.percent());
         // Where the line is not: below it if it ends high, above it if it ends low.
-        let ends_high = answered.last().is_some_and(|(_, percent)| *percent > 50.0);
+        let ends_high = answered.last().is_some_and(|(_, percent)| *percent > Some(50.0));
         let at = success.y + success.height * if ends_high { 0.4 } else { 0.25 };
         text(svg, "race-label race-end", (success.x + success.width - 4.0, at), &total);
         let p50 = self.values(server, kind, |it| it.p50_ms);
@@ -261,15 +264,14 @@ impl Chart<'_> {
         rows
     }
 
-    /// Rate and value of each step that has one.
+    /// Rate and value of each step, in order of the rate.
     fn values(
         &self,
         server: &Column,
         kind: StallKind,
         value: fn(&Record) -> Option<f64>,
-    ) -> Vec<(f64, f64)> {
-        let rows = self.rows(server, kind).into_iter();
-        rows.filter_map(|it| Some((it.target_qps, value(it)?))).collect()
+    ) -> Vec<Step> {
+        self.rows(server, kind).into_iter().map(|it| (it.target_qps, value(it))).collect()
     }
 
     fn legend(&self) -> [String; 2] {
@@ -340,36 +342,41 @@ impl Panel {
         }
     }
 
-    fn line(&self, svg: &mut String, class: &str, values: &[(f64, f64)]) {
-        let points: Vec<String> = values
-            .iter()
-            .map(|(rate, value)| format!("{:.1},{:.1}", self.x_of(*rate), self.y_of(*value)))
-            .collect();
-        if points.len() > 1 {
+    /// A line through the steps that have a value, broken where one has none.
+    fn line(&self, svg: &mut String, class: &str, steps: &[Step]) {
+        for part in steps.split(|(_, value)| value.is_none()).filter(|part| part.len() > 1) {
+            let points: Vec<String> =
+                self.points(part).iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
             let _ = writeln!(svg, "<polyline class=\"{class}\" points=\"{}\"/>", points.join(" "));
         }
     }
 
-    fn dots(&self, svg: &mut String, hue: usize, values: &[(f64, f64)]) {
-        for (rate, value) in values {
+    fn dots(&self, svg: &mut String, hue: usize, steps: &[Step]) {
+        for (x, y) in self.points(steps) {
             let _ = writeln!(
                 svg,
-                "<circle class=\"race-fill{hue}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"/>",
-                self.x_of(*rate),
-                self.y_of(*value)
+                "<circle class=\"race-fill{hue}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>"
             );
         }
     }
 
+    /// Where the steps that have a value are drawn.
+    fn points(&self, steps: &[Step]) -> Vec<(f64, f64)> {
+        steps
+            .iter()
+            .filter_map(|(rate, value)| Some((self.x_of(*rate), self.y_of((*value)?))))
+            .collect()
+    }
+
     /// Names the two lines where they are furthest apart, each on the side that its line leaves free.
-    fn name_lines(&self, svg: &mut String, p50: &[(f64, f64)], p99: &[(f64, f64)]) {
-        let points = |values: &[(f64, f64)]| -> Vec<(f64, f64)> {
-            values.iter().map(|(rate, value)| (self.x_of(*rate), self.y_of(*value))).collect()
-        };
-        let (low, high) = (points(p50), points(p99));
+    /// The first point has no room on its left.
+    fn name_lines(&self, svg: &mut String, p50: &[Step], p99: &[Step]) {
+        let (low, high) = (self.points(p50), self.points(p99));
         let gap = |index: &usize| low[*index].1 - high[*index].1;
-        let both = 0..low.len().min(high.len());
-        let Some(index) = both.max_by(|one, other| gap(one).total_cmp(&gap(other))) else { return };
+        let count = low.len().min(high.len());
+        let first = usize::from(count > 1);
+        let widest = (first..count).max_by(|one, other| gap(one).total_cmp(&gap(other)));
+        let Some(index) = widest else { return };
         let above = (high[index].1 - 7.0).max(self.y + 4.0);
         self.name_line(svg, "p99", &high, index, above, |next, here| next < here);
         self.name_line(svg, "p50", &low, index, low[index].1 + 15.0, |next, here| next > here);

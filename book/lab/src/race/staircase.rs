@@ -135,12 +135,12 @@ fn plan(server: &Server, job: &Job<'_>, scale: &Scale) -> Plan {
         None => {
             Plan::steps(server.address(), vec![highest], scale.hold.min(Duration::from_secs(3)))
         }
-        // The stalled clients hold on longer than the others' patience, or a server that waits for each
-        // of them would be seen to answer everybody, late.
         Some(kind) => Plan::steps(server.address(), scale.rates.clone(), scale.hold)
             .with_stall(Stall { share: STALL_SHARE, kind }),
     };
-    plan.with_timeout(scale.timeout)
+    // The stalled clients hold on until the end. If they left when the others' patience ends, a server
+    // that waits for each of them would be seen to answer everybody, late.
+    plan.with_timeout(scale.timeout).with_stall_hold(scale.staircase_length())
 }
 
 fn show(bar: &Bar, now: &Progress) {
