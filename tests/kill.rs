@@ -14,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use contract::probes::{self, Observation, Trouble};
@@ -153,10 +154,13 @@ fn probe(wrong: &Wrong, at: usize) -> (Column, String, Result<Completion, Failed
     // core for a moment.
     for row in (0..TABLE.len()).map(|it| (it + at) % TABLE.len()) {
         let name = TABLE[row].name;
+        let start = Instant::now();
         match probes::run(name, &wrong.exe) {
             Ok(Observation { verdict, seen }) => {
                 column[row] = Some(verdict);
-                let _ = writeln!(all_seen, "{} / {name}: {verdict}: {seen}", wrong.name);
+                let took = start.elapsed().as_secs_f64();
+                let _ =
+                    writeln!(all_seen, "{} / {name} ({took:.1} s): {verdict}: {seen}", wrong.name);
                 if name == wrong.row.name && verdict.to_string() != expected {
                     let _ =
                         writeln!(failures, "{name}: not \"{expected}\" but \"{verdict}\": {seen}");

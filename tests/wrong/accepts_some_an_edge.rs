@@ -19,7 +19,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 const LISTENER: u64 = 0;
 
 /// How many clients are taken in before those who are already in have their turn again.
-const ACCEPTS_MAX: usize = 64;
+const ACCEPTS_MAX: usize = 80;
 
 fn main() -> ExitCode {
     common::run(serve)
