@@ -59,6 +59,7 @@ fn observe_once(exe: &Path, said: &[u8], did: &str) -> Result<Option<Observation
     // One more holder than there are threads is what it takes to stall a pool.
     let mut holders = Vec::new();
     for _ in 0..HOLDERS {
+        thread::sleep(Duration::from_micros(200)); // A short queue is another row's subject.
         let mut holder = server.connect("a holder")?;
         let _ = holder.send(said);
         holders.push(holder);
