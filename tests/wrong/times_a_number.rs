@@ -43,7 +43,10 @@ fn serve(listener: TcpListener) -> anyhow::Result<()> {
                 clients.remove(&number); // Its timer will find nobody: no harm done.
             }
         }
-        while let Some((_, number)) = timers.pop_front_if(|it| it.0 <= Instant::now()) {
+        while let Some(&(deadline, number)) = timers.front()
+            && deadline <= Instant::now()
+        {
+            timers.pop_front();
             clients.remove(&number);
         }
     }
