@@ -219,6 +219,7 @@ pub(super) fn burst(exe: &Path) -> Outcome {
     for (at, socket) in inside.into_iter().enumerate() {
         let heard = Client::adopt(TcpStream::from(socket), "a client of the burst")?.hear(ANSWER);
         if !heard.is(b"Odd\n") {
+            server.must_run()?;
             let seen =
                 format!("Of {count} clients that got in at once, number {at} heard {heard}.");
             let symptom =
