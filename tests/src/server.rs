@@ -98,6 +98,7 @@ impl Server {
         let mut command = Command::new(exe);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         sys::die_with_parent(&mut command);
+        sys::heed_signals(&mut command);
         let pending = injection.map(|it| it.install(&mut command)).transpose()?;
         let mut child = command.spawn().with_context(|| format!("cannot run {name}"))?;
         drop(command); // It holds the other end of the injector's channel.

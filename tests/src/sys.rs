@@ -41,6 +41,23 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(attach) };
 }
 
+/// Lets the child begin with SIGINT and SIGTERM as a program in a terminal finds them. A shell starts
+/// what it runs in the background with SIGINT ignored, and that is inherited: by us, and by our servers.
+pub fn heed_signals(command: &mut Command) {
+    let heed = || {
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            // SAFETY: the default is no function of ours, so that nothing is called later.
+            let before = unsafe { libc::signal(signal, libc::SIG_DFL) };
+            if before == libc::SIG_ERR {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only these system calls are made, and nothing is allocated.
+    unsafe { command.pre_exec(heed) };
+}
+
 /// Lets the child install a filter by which it asks us about its `calls`, before it runs the program.
 /// The descriptor by which it asks arrives at the other end of `channel`.
 ///
