@@ -1,5 +1,5 @@
-//! What every chapter's program needs and no chapter is about: `chNN [ADDRESS]`, the line that says
-//! where it listens, and one sentence when it cannot. The same file in every chapter.
+//! What every chapter's program needs and no chapter is about: `chNN [ADDRESS] [OPTION N]`, the line that
+//! says where it listens, and one sentence when it cannot. The same file in every chapter.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -17,33 +17,61 @@ const NAME: &str = env!("CARGO_BIN_NAME");
 /// Where it listens when nobody says otherwise.
 const ADDRESS_DEFAULT: &str = "127.0.0.1:8080";
 
-/// Runs `serve` at the address of the command line.
+/// Runs `serve` at the address of the command line, with the numbers of those `options` that are given.
 /// The exit status is 1 when it cannot go on, 2 when the command line is wrong.
-pub fn run(serve: impl FnOnce(SocketAddr) -> anyhow::Result<()>) -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
-    let argument = arguments.next().map(|it| it.to_string_lossy().into_owned());
-    let address = argument.as_deref().unwrap_or(ADDRESS_DEFAULT);
-    if address == "--help" || address == "-h" {
-        let about = env!("CARGO_PKG_DESCRIPTION");
-        let help = format!("{NAME}: {about}\n\n{}\n", usage());
-        let _ = io::stdout().write_all(help.as_bytes());
-        return ExitCode::SUCCESS;
-    }
-    if let Some(second) = arguments.next() {
-        return misused(format_args!("one ADDRESS, please: {second:?} is a second one"));
-    }
-    if address.starts_with('-') {
-        return misused(format_args!("there is no option {address}"));
-    }
-    let Ok(address) = address.parse() else {
-        return misused(format_args!("{address:?} is not an IP address and a port"));
-    };
-    match serve(address) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(format_args!("{NAME}: {error:#}"));
-            ExitCode::FAILURE
+pub fn run<const N: usize>(
+    options: [&str; N],
+    serve: impl FnOnce(SocketAddr, [Option<usize>; N]) -> anyhow::Result<()>,
+) -> ExitCode {
+    match parse(options) {
+        Ok(Some((address, numbers))) => match serve(address, numbers) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                say(format_args!("{NAME}: {error:#}"));
+                ExitCode::FAILURE
+            }
+        },
+        Ok(None) => {
+            let about = env!("CARGO_PKG_DESCRIPTION");
+            let help = format!("{NAME}: {about}\n\n{}\n", usage(options));
+            let _ = io::stdout().write_all(help.as_bytes());
+            ExitCode::SUCCESS
         }
+        Err(problem) => {
+            say(format_args!("{NAME}: {problem}\n{}", usage(options)));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What the command line says: `None` where it asks for help.
+#[expect(clippy::type_complexity, reason = "used once")]
+fn parse<const N: usize>(
+    options: [&str; N],
+) -> Result<Option<(SocketAddr, [Option<usize>; N])>, String> {
+    let (mut address, mut numbers) = (None, [None; N]);
+    let mut arguments = std::env::args_os().skip(1).map(|it| it.to_string_lossy().into_owned());
+    while let Some(argument) = arguments.next() {
+        if argument == "--help" || argument == "-h" {
+            return Ok(None);
+        }
+        if let Some(option) = options.iter().position(|it| *it == argument) {
+            let number = arguments.next().and_then(|it| it.parse().ok()).filter(|it| *it > 0);
+            let number = number.ok_or(format!("{argument} wants a number of at least 1"))?;
+            numbers[option] = Some(number);
+        } else if argument.starts_with('-') {
+            return Err(format!("there is no option {argument}"));
+        } else if address.is_some() {
+            return Err(format!("one ADDRESS, please: {argument:?} is a second one"));
+        } else {
+            let parsed = argument.parse();
+            address =
+                Some(parsed.map_err(|_| format!("{argument:?} is not an IP address and a port"))?);
+        }
+    }
+    match address.map_or_else(|| ADDRESS_DEFAULT.parse(), Ok) {
+        Ok(address) => Ok(Some((address, numbers))),
+        Err(error) => Err(format!("{ADDRESS_DEFAULT}: {error}")),
     }
 }
 
@@ -78,14 +106,10 @@ pub fn refused(call: &str, address: SocketAddr, errno: Errno) -> anyhow::Error {
     anyhow!("{call}({address}): {errno}: {remedy}")
 }
 
-fn misused(problem: impl Display) -> ExitCode {
-    say(format_args!("{NAME}: {problem}\n{}", usage()));
-    ExitCode::from(2)
-}
-
-fn usage() -> String {
+fn usage<const N: usize>(options: [&str; N]) -> String {
+    let options: String = options.iter().map(|it| format!(" [{it} N]")).collect();
     format!(
-        "Usage: {NAME} [ADDRESS]\n\
+        "Usage: {NAME} [ADDRESS]{options}\n\
          ADDRESS is IP:PORT as in 127.0.0.1:8080 or [::1]:0 (0 takes a free port); \
          default {ADDRESS_DEFAULT}"
     )

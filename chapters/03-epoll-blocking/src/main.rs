@@ -38,7 +38,7 @@ const LISTENER: u64 = 0;
 // ANCHOR_END: constants
 
 fn main() -> ExitCode {
-    command_line::run(|address| {
+    command_line::run([], |address, []| {
         let listener = listen(address)?;
         command_line::announce(&listener)?;
         serve(&listener)

@@ -21,7 +21,7 @@ const BACKLOG: i32 = 4096;
 const DISCARDS_MAX: usize = 16;
 
 fn main() -> ExitCode {
-    command_line::run(|address| {
+    command_line::run([], |address, []| {
         let listener = listen(address)?;
         command_line::announce(&listener)?;
         serve(&listener)

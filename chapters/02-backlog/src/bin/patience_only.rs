@@ -23,7 +23,7 @@ const PATIENCE: TimeVal = TimeVal::new(2, 0);
 const DISCARDS_MAX: usize = 16;
 
 fn main() -> ExitCode {
-    command_line::run(|address| {
+    command_line::run([], |address, []| {
         let listener = listen(address)?;
         command_line::announce(&listener)?;
         serve(&listener)

@@ -37,7 +37,7 @@ const EVENTS_MAX: usize = 256;
 const LISTENER: u64 = 0;
 
 fn main() -> ExitCode {
-    command_line::run(|address| {
+    command_line::run([], |address, []| {
         let listener = listen(address)?;
         command_line::announce(&listener)?;
         serve(&listener)

@@ -44,7 +44,7 @@ struct Client {
 }
 
 fn main() -> ExitCode {
-    command_line::run(|address| {
+    command_line::run([], |address, []| {
         let listener = listen(address)?;
         command_line::announce(&listener)?;
         serve(&listener)
