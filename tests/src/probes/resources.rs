@@ -271,19 +271,11 @@ pub(super) fn out_of_descriptors(exe: &Path) -> Outcome {
     }
     server.limit_descriptors(LIMIT)?;
     let said_before = server.stderr_lines();
-    let cpu = server.cpu_time()?;
     let silent: Vec<OwnedFd> =
         (0..SILENT).map(|_| connect_soon(server.address())).collect::<Result<_, _>>()?;
+    // A fifth of a core.
     let time = Duration::from_secs(3);
-    thread::sleep(time);
-    if let Some(status) = server.ended()? {
-        let stderr = server.stderr();
-        let last = stderr.lines().last().unwrap_or("nothing on stderr").to_string();
-        let seen =
-            format!("With {LIMIT} descriptors and {SILENT} clients it ended: {status}: {last}.");
-        return fails(Symptom::Died, seen);
-    }
-    let cpu = server.cpu_time()? - cpu;
+    let (cpu, spun) = spins(&server, time, time / 5)?;
     let said = server.stderr_lines() - said_before;
     let story = format!(
         "With {LIMIT} descriptors and {SILENT} silent clients it used {} ms of CPU time in {} and \
