@@ -265,7 +265,7 @@ fn is_writable(socket: &OwnedFd) -> bool {
 pub(super) fn out_of_descriptors(exe: &Path) -> Outcome {
     const LIMIT: u64 = 32;
     const SILENT: usize = 60;
-    let mut server = Server::start(exe)?;
+    let server = Server::start(exe)?;
     if let Some(finding) = still_serves(&server, "its start")? {
         return Ok(finding);
     }
