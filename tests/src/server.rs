@@ -321,6 +321,23 @@ impl Server {
         Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
     }
 
+    /// How long its threads have run or have waited for a core to run on: `schedstat` of proc(5). A
+    /// thread that never sleeps wants all of the time, however little of it a busy machine gives.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn wanted_time(&self) -> anyhow::Result<Duration> {
+        let mut wanted = Duration::ZERO;
+        let path = format!("/proc/{}/task", self.pid());
+        for task in fs::read_dir(&path).with_context(|| path.clone())? {
+            let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
+            let times = text.split_whitespace().take(2).filter_map(|it| it.parse().ok());
+            wanted += times.map(Duration::from_nanos).sum::<Duration>();
+        }
+        Ok(wanted)
+    }
+
     /// How often its threads went to sleep of their own will: `voluntary_ctxt_switches` of proc(5).
     ///
     /// # Errors

@@ -141,12 +141,12 @@ pub(super) fn idle(exe: &Path) -> Outcome {
         }
         thread::sleep(TO_SLEEP);
         let time = Duration::from_millis(1500);
-        let (cpu, sleeps) = (server.cpu_time()?, server.sleeps()?);
-        thread::sleep(time);
-        let (cpu, sleeps) = (server.cpu_time()? - cpu, server.sleeps()?.saturating_sub(sleeps));
+        let sleeps = server.sleeps()?;
+        let (cpu, spun) = spins(&server, time, time / 20)?;
+        let sleeps = server.sleeps()?.saturating_sub(sleeps);
         sleeps_in_all += sleeps;
         // A twentieth of a core, or a wake-up each fortieth of a second.
-        if cpu > time / 20 || sleeps > 60 {
+        if spun || sleeps > 60 {
             let seen = format!(
                 "With {held} silent clients it used {} ms of CPU time in {} and woke up {sleeps} times.",
                 cpu.as_millis(),
@@ -192,6 +192,14 @@ pub(super) fn restart(exe: &Path) -> Outcome {
         };
     }
     holds("Four times it was ended and started again on the same port at once.")
+}
+
+/// The CPU time that it uses in `time`, and whether that is more than `most` or it wanted most of the time.
+fn spins(server: &Server, time: Duration, most: Duration) -> anyhow::Result<(Duration, bool)> {
+    let (cpu, wanted) = (server.cpu_time()?, server.wanted_time()?);
+    thread::sleep(time);
+    let (cpu, wanted) = (server.cpu_time()? - cpu, server.wanted_time()?.saturating_sub(wanted));
+    Ok((cpu, cpu > most || wanted > time * 2 / 3))
 }
 
 /// How many clients come at once: more than a short queue holds, fewer than any sensible one.
@@ -257,25 +265,17 @@ fn is_writable(socket: &OwnedFd) -> bool {
 pub(super) fn out_of_descriptors(exe: &Path) -> Outcome {
     const LIMIT: u64 = 32;
     const SILENT: usize = 60;
-    let mut server = Server::start(exe)?;
+    let server = Server::start(exe)?;
     if let Some(finding) = still_serves(&server, "its start")? {
         return Ok(finding);
     }
     server.limit_descriptors(LIMIT)?;
     let said_before = server.stderr_lines();
-    let cpu = server.cpu_time()?;
     let silent: Vec<OwnedFd> =
         (0..SILENT).map(|_| connect_soon(server.address())).collect::<Result<_, _>>()?;
+    // A fifth of a core.
     let time = Duration::from_secs(3);
-    thread::sleep(time);
-    if let Some(status) = server.ended()? {
-        let stderr = server.stderr();
-        let last = stderr.lines().last().unwrap_or("nothing on stderr").to_string();
-        let seen =
-            format!("With {LIMIT} descriptors and {SILENT} clients it ended: {status}: {last}.");
-        return fails(Symptom::Died, seen);
-    }
-    let cpu = server.cpu_time()? - cpu;
+    let (cpu, spun) = spins(&server, time, time / 5)?;
     let said = server.stderr_lines() - said_before;
     let story = format!(
         "With {LIMIT} descriptors and {SILENT} silent clients it used {} ms of CPU time in {} and \
@@ -283,8 +283,8 @@ pub(super) fn out_of_descriptors(exe: &Path) -> Outcome {
         cpu.as_millis(),
         seconds(time)
     );
-    // A fifth of a core, or a line for each attempt.
-    if cpu > time / 5 || said > 2 * SILENT {
+    // Or a line for each attempt.
+    if spun || said > 2 * SILENT {
         return fails(Symptom::Spun, story);
     }
     drop(silent);
