@@ -9,6 +9,7 @@
 
 mod answers;
 mod errors;
+mod reactors;
 mod resources;
 mod stalls;
 
@@ -62,7 +63,7 @@ pub type Outcome = Result<Observation, Trouble>;
 type Probe = fn(&Path) -> Outcome;
 
 /// The probes, in the order of the table.
-const PROBES: [(&str, Probe); 18] = [
+const PROBES: [(&str, Probe); 20] = [
     ("answers_odd_even_invalid", answers::odd_even_invalid),
     ("any_split_is_the_same_request", answers::any_split),
     ("a_half_closed_client_is_answered", answers::half_closed),
@@ -81,6 +82,8 @@ const PROBES: [(&str, Probe); 18] = [
     ("half_a_line_stalls_nobody", stalls::half_a_line_stalls),
     ("a_dripping_client_is_let_go", stalls::dripping_let_go),
     ("running_out_of_descriptors_does_not_spin", resources::out_of_descriptors),
+    ("every_core_serves", reactors::every_core),
+    ("a_restart_loses_nobody", reactors::restart),
 ];
 
 /// The rows that can be probed.

@@ -46,6 +46,10 @@ pub enum Symptom {
     Leaked,
     /// The address was still taken when the server was started again.
     AddressTaken,
+    /// One thread did all the work, and one core at a time.
+    OneCore,
+    /// It made several system calls for each answer, though many requests waited at once.
+    ManyCalls,
 }
 
 /// A server that the table holds, named as its binary.
@@ -70,11 +74,12 @@ pub struct Row {
 
 // ANCHOR: columns
 /// The chapters, in reading order. Each mends something that the one before it breaks.
-pub const CHAPTERS: [Column; 4] = [
+pub const CHAPTERS: [Column; 5] = [
     Column { name: "ch01", about: "one client at a time" },
     Column { name: "ch02", about: "a long queue, a receive timeout" },
     Column { name: "ch03", about: "epoll around a blocking read" },
     Column { name: "ch04", about: "epoll, nobody waits for anybody" },
+    Column { name: "ch05", about: "one reactor per core" },
 ];
 
 /// The servers that stand beside a chapter to show one thing; they need not mend anything.
@@ -93,44 +98,48 @@ const H: Verdict = Holds;
 // ANCHOR: table
 /// The promises. Those that everybody keeps come first, then those that make the story.
 #[rustfmt::skip]
-pub const TABLE: [Row; 18] = [
-    //                            01 02 03 04 | 02-backlog-only 02-patience-only 03-one-recv 04-bare 04-mio 04-polling
+pub const TABLE: [Row; 20] = [
+    //                            01 02 03 04 05 | 02-backlog-only 02-patience-only 03-one-recv 04-bare 04-mio 04-polling
     row("answers_odd_even_invalid", "answers every line with Odd, Even or Invalid, and then closes",
-        [H, H, H, H, H, H, H, H, H, H]),
+        [H, H, H, H, H, H, H, H, H, H, H]),
     row("any_split_is_the_same_request", "gives the same answer however the network cuts a request",
-        [H, H, H, H, H, H, Fails(WrongAnswer), H, H, H]),
+        [H, H, H, H, H, H, H, Fails(WrongAnswer), H, H, H]),
     row("a_half_closed_client_is_answered", "answers a client that has said all it will say",
-        [H, H, H, H, H, H, H, H, H, H]),
+        [H, H, H, H, H, H, H, H, H, H, H]),
     row("an_overlong_line_is_refused", "refuses a line that is too long, and closes without a reset",
-        [H, H, H, H, H, H, H, H, H, H]),
+        [H, H, H, H, H, H, H, H, H, H, H]),
     row("resets_harm_nobody_else", "survives clients that reset, at whatever moment",
-        [H, H, H, H, H, H, H, H, H, H]),
+        [H, H, H, H, H, H, H, H, H, H, H]),
     row("an_accept_error_stops_nobody", "goes on after an accept that failed",
-        [H, H, H, H, H, H, H, H, H, H]),
+        [H, H, H, H, H, H, H, H, H, H, H]),
     row("a_signal_loses_nobody", "loses nobody when a signal interrupts its system calls",
-        [H, H, H, H, H, H, H, H, H, H]),
+        [H, H, H, H, H, H, H, H, H, H, H]),
     row("a_short_send_is_finished", "sends the rest of an answer of which the kernel took a part",
-        [H, H, H, H, H, H, H, H, H, H]),
+        [H, H, H, H, H, H, H, H, H, H, H]),
     row("a_reused_descriptor_is_a_new_client", "never takes a new client for the one whose number it got",
-        [H, H, H, H, H, H, H, H, H, H]),
+        [H, H, H, H, H, H, H, H, H, H, H]),
     row("nothing_leaks", "gives back descriptors, threads and memory when its clients have left",
-        [H, H, H, H, H, H, H, H, H, H]),
+        [H, H, H, H, H, H, H, H, H, H, H]),
     row("an_idle_server_burns_no_cpu", "sleeps while nobody asks anything",
-        [H, H, H, H, H, H, H, H, H, H]),
+        [H, H, H, H, H, H, H, H, H, H, H]),
     row("it_restarts_at_once", "can be started again on the same port at once",
-        [H, H, H, H, H, H, H, H, H, H]),
+        [H, H, H, H, H, H, H, H, H, H, H]),
     row("a_burst_of_connects_is_queued", "lets in a burst of clients at once",
-        [Fails(QueueOverflowed), H, H, H, H, Fails(QueueOverflowed), H, H, H, H]),
+        [Fails(QueueOverflowed), H, H, H, H, H, Fails(QueueOverflowed), H, H, H, H]),
     row("a_silent_client_is_let_go", "lets a client go that says nothing",
-        [Fails(HeldForEver), H, Fails(HeldForEver), H, Fails(HeldForEver), H, Fails(HeldForEver), Fails(HeldForEver), H, H]),
+        [Fails(HeldForEver), H, Fails(HeldForEver), H, H, Fails(HeldForEver), H, Fails(HeldForEver), Fails(HeldForEver), H, H]),
     row("a_silent_client_stalls_nobody", "serves others while a client says nothing",
-        [Fails(StalledForEver), Fails(StalledForItsPatience), H, H, Fails(StalledForEver), Fails(StalledForItsPatience), H, H, H, H]),
+        [Fails(StalledForEver), Fails(StalledForItsPatience), H, H, H, Fails(StalledForEver), Fails(StalledForItsPatience), H, H, H, H]),
     row("half_a_line_stalls_nobody", "serves others while a client has said half a line",
-        [Fails(StalledForEver), Fails(StalledForItsPatience), Fails(StalledForItsPatience), H, Fails(StalledForEver), Fails(StalledForItsPatience), H, H, H, H]),
+        [Fails(StalledForEver), Fails(StalledForItsPatience), Fails(StalledForItsPatience), H, H, Fails(StalledForEver), Fails(StalledForItsPatience), H, H, H, H]),
     row("a_dripping_client_is_let_go", "lets a client go that sends a byte now and then",
-        [Fails(HeldForEver), Fails(PatienceRenewed), Fails(PatienceRenewed), H, Fails(HeldForEver), Fails(PatienceRenewed), H, Fails(HeldForEver), H, H]),
+        [Fails(HeldForEver), Fails(PatienceRenewed), Fails(PatienceRenewed), H, H, Fails(HeldForEver), Fails(PatienceRenewed), H, Fails(HeldForEver), H, H]),
     row("running_out_of_descriptors_does_not_spin", "waits for a descriptor without burning CPU time",
-        [H, H, Fails(Spun), H, H, H, Fails(Spun), Fails(Spun), H, H]),
+        [H, H, Fails(Spun), H, H, H, H, Fails(Spun), Fails(Spun), H, H]),
+    row("every_core_serves", "serves on every core that it may use",
+        [Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore), H, Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore)]),
+    row("a_restart_loses_nobody", "hands over to the next process without losing a client",
+        [Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), H, Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken)]),
 ];
 // ANCHOR_END: table
 
@@ -143,10 +152,11 @@ const fn row(
 }
 
 /// The failure by which a chapter is remembered, and which is told at length.
-const HEADLINES: [(&str, &str); 3] = [
+const HEADLINES: [(&str, &str); 4] = [
     ("ch01", "a_silent_client_stalls_nobody"),
     ("ch02", "a_silent_client_stalls_nobody"),
     ("ch03", "half_a_line_stalls_nobody"),
+    ("ch04", "a_restart_loses_nobody"),
 ];
 
 /// The row that a chapter's report begins with, if the chapter breaks one.
@@ -211,6 +221,8 @@ impl fmt::Display for Symptom {
             Died => "the server ends",
             Leaked => "something is not given back",
             AddressTaken => "the address is still taken",
+            OneCore => "one core does all the work",
+            ManyCalls => "several system calls per answer",
         })
     }
 }

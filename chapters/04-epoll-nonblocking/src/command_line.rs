@@ -77,10 +77,16 @@ fn parse<const N: usize>(
 
 /// Says on stdout where `listener` really listens, which only the kernel knows after port 0.
 pub fn announce(listener: &OwnedFd) -> anyhow::Result<()> {
-    let address: SockaddrStorage = getsockname(listener.as_raw_fd()).context("getsockname")?;
+    let address = bound(listener)?;
     let mut stdout = io::stdout().lock();
     let _ = writeln!(stdout, "listening on {address}").and_then(|()| stdout.flush());
     Ok(())
+}
+
+/// Where `listener` really listens.
+pub fn bound(listener: &OwnedFd) -> anyhow::Result<SocketAddr> {
+    let name: SockaddrStorage = getsockname(listener.as_raw_fd()).context("getsockname")?;
+    name.to_string().parse().with_context(|| format!("getsockname: {name} is no address"))
 }
 
 /// Says something on stderr. Nobody needs to be listening: that stderr (or stdout) is closed is no

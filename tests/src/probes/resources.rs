@@ -1,6 +1,6 @@
 //! The promises about what a server uses: descriptors, memory, CPU time, its address, its queue.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -158,12 +158,17 @@ pub(super) fn idle(exe: &Path) -> Outcome {
     holds(format!("While nobody asked anything, it woke up {sleeps_in_all} times."))
 }
 
-pub(super) fn restart(exe: &Path) -> Outcome {
-    // An address of 127.0.0.0/8 that nobody else uses: no other test's client can be in the way.
+/// An address of 127.0.0.0/8 that nobody else uses: no other test's client can be in the way there when
+/// a port is wanted a second time.
+pub(super) fn own_address() -> Ipv4Addr {
     static NEXT: AtomicU16 = AtomicU16::new(1);
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-    let mine = std::process::id() % 250;
-    let mut server = Server::start_at(exe, &format!("127.{}.{high}.{low}:0", mine + 2))?;
+    let process = u8::try_from(std::process::id() % 250).unwrap_or(0);
+    Ipv4Addr::new(127, process + 2, high, low)
+}
+
+pub(super) fn restart(exe: &Path) -> Outcome {
+    let mut server = Server::start_at(exe, &format!("{}:0", own_address()))?;
     let address = server.address();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGKILL, Signal::SIGTERM] {
         for _ in 0..5 {
@@ -175,8 +180,9 @@ pub(super) fn restart(exe: &Path) -> Outcome {
         let mut held = server.connect("a client")?;
         held.send(b"12")?;
         server.signal(signal)?;
-        let Ok(status) = server.wait(PROMPT) else {
-            let seen = format!("{signal} did not end it within {}.", seconds(PROMPT));
+        // One that drains has to let the client go first, who has its patience.
+        let Ok(status) = server.wait(LET_GO) else {
+            let seen = format!("{signal} did not end it within {}.", seconds(LET_GO));
             return fails(Symptom::AddressTaken, seen);
         };
         // A server may end by the signal, or take its leave and say so by status 0.
