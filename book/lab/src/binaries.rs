@@ -1,8 +1,11 @@
 //! The servers, built: cargo does it, in release, and says where they are.
 
-use crate::{screen::Screen, servers::package};
+use crate::{
+    screen::Screen,
+    servers::{package, short},
+};
 use anyhow::{Context, Result, bail, ensure};
-use contract::verdicts::Column;
+use contract::{server::Server, verdicts::Column};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -12,6 +15,9 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
+
+/// The packages whose servers ask for io_uring.
+const NEEDS_IO_URING: [&str; 1] = ["ch06"];
 
 /// A server that can be started.
 #[derive(Clone, Debug)]
@@ -76,6 +82,26 @@ pub fn take(folder: &Path, servers: &[Column]) -> Result<Vec<Binary>> {
         Ok(Binary { column: *column, path })
     };
     servers.iter().map(take).collect()
+}
+
+/// Those of `servers` that this machine lets run, and a sentence for each that it does not: io_uring may
+/// be missing, or forbidden. Whatever else keeps a server from starting is told where it is to run.
+pub fn that_may_run(servers: Vec<Binary>) -> (Vec<Binary>, Vec<String>) {
+    let mut left_out = Vec::new();
+    let may_run = |server: &Binary| {
+        if !NEEDS_IO_URING.contains(&package(server.column.name)) {
+            return true;
+        }
+        let Err(error) = Server::start(&server.path) else { return true };
+        let error = format!("{error:#}");
+        let is_refused = error.contains("io_uring");
+        if is_refused {
+            left_out.push(format!("{} is left out: {error}", short(server.column.name)));
+        }
+        !is_refused
+    };
+    let servers = servers.into_iter().filter(may_run).collect();
+    (servers, left_out)
 }
 
 /// The folder of the workspace that this program was built from.

@@ -7,8 +7,12 @@ use crate::{
     machine::Machine,
     question,
     records::{self, Provenance},
+    scaling::{
+        self,
+        bare::{self, End},
+    },
     screen::Screen,
-    servers,
+    servers, spread,
 };
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
@@ -35,6 +39,13 @@ enum Command {
     List,
     /// Drive the servers with clients of which some stall
     Race(RaceArguments),
+    /// Compare the CPU time of an answer in 04, 05 and 06, and 05 and 06 with more reactors
+    Scaling(ShortArguments),
+    /// Count the clients that come to each reactor of 05, and let one reactor stand still
+    Spread(ShortArguments),
+    /// Serve with the loop that the others are compared with, until it is killed
+    #[command(hide = true)]
+    Bare(BareArguments),
 }
 
 #[derive(Debug, Default, Args)]
@@ -48,6 +59,21 @@ struct RaceArguments {
     /// Take these servers only, such as 01,04 or 03-one-recv
     #[arg(long, value_name = "NAMES")]
     servers: Option<String>,
+    #[command(flatten)]
+    folders: Folders,
+}
+
+#[derive(Debug, Args)]
+struct ShortArguments {
+    /// Take little of everything: whether it works, not how well
+    #[arg(long)]
+    smoke: bool,
+    #[command(flatten)]
+    folders: Folders,
+}
+
+#[derive(Debug, Default, Args)]
+struct Folders {
     /// Write the record here instead of book/data/local
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -56,31 +82,37 @@ struct RaceArguments {
     binaries: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+struct BareArguments {
+    /// Leave a client with shutdown, discard and close, as the chapters do
+    #[arg(long, required_unless_present = "at_once")]
+    politely: bool,
+    /// Leave a client with close alone
+    #[arg(long, conflicts_with = "politely")]
+    at_once: bool,
+}
+
 /// Runs what the command line asks for. The status is 0 if all was measured, 1 if something could not
 /// be, 2 if the command line makes no sense, and 130 after Ctrl-C.
 pub fn main() -> ExitCode {
-    let arguments = match Cli::parse().command {
-        Some(Command::List) => {
+    let command = Cli::parse().command.unwrap_or(Command::Race(RaceArguments::default()));
+    let done = match &command {
+        Command::List => {
             print!("{}", list());
-            return ExitCode::SUCCESS;
+            Ok(ExitCode::SUCCESS)
         }
-        Some(Command::Race(arguments)) => arguments,
-        None => RaceArguments::default(),
-    };
-    let servers = match servers::choose(arguments.servers.as_deref()) {
-        Ok(servers) => servers,
-        Err(error) => {
-            eprintln!("cargo lab: {error:#}");
-            return ExitCode::from(2);
+        Command::Race(arguments) => race(arguments),
+        Command::Scaling(arguments) => short("scaling", &scaling::CHAPTERS, arguments),
+        Command::Spread(arguments) => short("spread", &[spread::SERVER], arguments),
+        Command::Bare(arguments) => {
+            let end = if arguments.at_once { End::AtOnce } else { End::Politely };
+            bare::serve(end).map(|()| ExitCode::SUCCESS)
         }
     };
-    match race(&arguments, &servers) {
-        Ok(status) => status,
-        Err(error) => {
-            eprintln!("cargo lab: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    done.unwrap_or_else(|error| {
+        eprintln!("cargo lab: {error:#}");
+        ExitCode::FAILURE
+    })
 }
 
 /// Each experiment with its question and its prediction.
@@ -100,38 +132,61 @@ fn list() -> String {
     text
 }
 
-fn race(arguments: &RaceArguments, servers: &[Column]) -> Result<ExitCode> {
-    let experiment = experiment::find("race")?;
+fn race(arguments: &RaceArguments) -> Result<ExitCode> {
+    let servers = match servers::choose(arguments.servers.as_deref()) {
+        Ok(servers) => servers,
+        Err(error) => {
+            eprintln!("cargo lab: {error:#}");
+            return Ok(ExitCode::from(2));
+        }
+    };
     let scale = match (arguments.full, arguments.smoke) {
         (true, _) => Scale::full(),
         (_, true) => Scale::smoke(),
         _ => Scale::short(),
     };
+    let ask = |servers: &[Column]| if arguments.smoke { None } else { question::ask(servers) };
+    measure("race", &servers, &scale, &arguments.folders, ask)
+}
+
+/// An experiment whose servers are not chosen: those of `names` that there are.
+fn short(experiment: &str, names: &[&str], arguments: &ShortArguments) -> Result<ExitCode> {
+    let scale = if arguments.smoke { Scale::smoke() } else { Scale::short() };
+    measure(experiment, &servers::named(names), &scale, &arguments.folders, |_| None)
+}
+
+/// All that is done around an experiment: look at the machine, `ask` for a guess, build, run, show, keep.
+fn measure(
+    experiment: &str,
+    servers: &[Column],
+    scale: &Scale,
+    folders: &Folders,
+    ask: impl FnOnce(&[Column]) -> Option<String>,
+) -> Result<ExitCode> {
+    let experiment = experiment::find(experiment)?;
     let screen = Screen::of_stderr();
     let machine = Machine::look()?;
     screen.say(&format!("the machine: {}", machine.line()));
     for warning in machine.warnings() {
         screen.say(&format!("  note: {warning}"));
     }
-    let guess = if arguments.smoke { None } else { question::ask(servers) };
+    let guess = ask(servers);
     let workspace = binaries::workspace()?;
-    let binaries = match &arguments.binaries {
+    let binaries = match &folders.binaries {
         Some(folder) => binaries::take(folder, servers)?,
         None => binaries::build(&workspace, servers, &screen)?,
     };
-    screen.say(&about(experiment, &scale, servers.len()));
     // Not before: until here, Ctrl-C simply ends us and the compilers.
     let stop = interrupt::watch()?;
-    let bench = Bench {
-        servers: &binaries,
-        scale: &scale,
-        machine: &machine,
-        screen: &screen,
-        stop: &stop,
-    };
-    let outcome = experiment.run(&bench)?;
+    let (binaries, left_out) = binaries::that_may_run(binaries);
+    left_out.iter().for_each(|sentence| screen.say(&format!("  note: {sentence}")));
+    screen.say(&about(experiment, scale, binaries.len()));
+    let bench =
+        Bench { servers: &binaries, scale, machine: &machine, screen: &screen, stop: &stop };
+    let mut outcome = experiment.run(&bench)?;
+    outcome.findings.splice(0..0, left_out);
     let interrupted = stop.load(Ordering::Relaxed);
-    let folder = arguments.out.clone().unwrap_or_else(|| workspace.join("book/data/local"));
+    let folder = folders.out.clone().unwrap_or_else(|| workspace.join("book/data/local"));
     let provenance = Provenance {
         experiment: experiment.name().into(),
         command: records::command_line(),

@@ -10,7 +10,8 @@ use anyhow::Result;
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 /// Every experiment, in the order of `cargo lab list`.
-pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] = &[&crate::race::Race];
+pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] =
+    &[&crate::race::Race, &crate::scaling::Scaling, &crate::spread::Spread];
 
 /// A question that this machine can answer by running servers.
 pub trait Experiment {

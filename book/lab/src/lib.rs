@@ -1,8 +1,8 @@
 //! The experiments: each starts servers of the chapters on this machine, drives them, and writes a record.
 //!
 //! Reading order: [`cli`] is the command, [`experiment`] says what an experiment is and lists them,
-//! [`race`] is the first one. [`binaries`] builds the servers and [`machine`] looks at what they run on;
-//! [`records`] is what stays.
+//! [`race`] is the first one, [`scaling`] and [`spread`] are about 05 and 06. [`binaries`] builds the
+//! servers and [`machine`] looks at what they run on; [`records`] is what stays.
 
 pub mod binaries;
 pub mod cli;
@@ -12,5 +12,7 @@ pub mod machine;
 pub mod question;
 pub mod race;
 pub mod records;
+pub mod scaling;
 pub mod screen;
 pub mod servers;
+pub mod spread;

@@ -17,7 +17,7 @@ use std::{
 /// scheduled, of the requests that were answered right; empty if there was none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// What was done: `race-staircase`, …
+    /// What was done: `race-staircase`, `scaling-one-core`, …
     pub experiment: String,
     /// The binary.
     pub server: String,
@@ -27,9 +27,9 @@ pub struct Record {
     pub stall: String,
     /// How many stalled clients come with 100 requests.
     pub stall_percent: f64,
-    /// From 1.
+    /// From 1. A round, where nothing climbs.
     pub step: u32,
-    /// Requests per second that were planned; 0 for a single request.
+    /// Requests per second that were planned; 0 for a single request, and where there was no schedule.
     pub target_qps: f64,
     /// Requests per second that really left.
     pub achieved_qps: f64,
@@ -56,6 +56,21 @@ pub struct Record {
     /// Whether the load generator was late: latencies of some milliseconds and losses of a few percent
     /// are not the server's then.
     pub client_bound: bool,
+    /// Cores that server and clients could use, if that was chosen. Empty, as all that follow, where an
+    /// experiment does not look at it.
+    pub cores: Option<usize>,
+    /// Reactors of the server.
+    pub reactors: Option<usize>,
+    /// Clients at once, if another came only when one was answered, or in all, if they were counted.
+    pub clients: Option<usize>,
+    /// CPU seconds of the server for 100,000 answers.
+    pub server_cpu_s_per_100k: Option<f64>,
+    /// CPU seconds of the clients for 100,000 answers.
+    pub client_cpu_s_per_100k: Option<f64>,
+    /// The reactor that the row is about, from 1.
+    pub reactor: Option<usize>,
+    /// The clients that came to it.
+    pub reactor_clients: Option<usize>,
 }
 
 /// Where the numbers of a record come from.

@@ -23,6 +23,11 @@ pub fn choose(text: Option<&str>) -> Result<Vec<Column>> {
     Ok(chosen)
 }
 
+/// The columns of those of `names` that there are, in their order.
+pub fn named(names: &[&str]) -> Vec<Column> {
+    names.iter().filter_map(|name| columns().find(|it| it.name == *name)).collect()
+}
+
 /// How people call a server: `01` for `ch01`.
 pub fn short(name: &str) -> &str {
     name.strip_prefix("ch").unwrap_or(name)

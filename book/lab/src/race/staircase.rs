@@ -186,6 +186,7 @@ fn record(job: &Job<'_>, scale: &Scale, index: u32, step: &StepReport) -> Record
         p99_ms: seen(latency.p99_ms).map(round),
         max_ms: seen(latency.max_ms).map(round),
         client_bound: step.client_bound,
+        ..Record::default()
     }
 }
 
