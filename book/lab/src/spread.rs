@@ -40,6 +40,9 @@ const REACTORS_MIN: usize = 4;
 const CROWDS: [(usize, usize); 3] = [(10, 20), (100, 20), (10_000, 1)];
 const CROWDS_SMOKE: [(usize, usize); 2] = [(10, 2), (100, 1)];
 
+/// The counts of so many reactors are shown.
+const SHOWN_MAX: usize = 8;
+
 /// As many are held at once and counted; a larger crowd comes in several such parts.
 const HELD_MAX: usize = 1_000;
 
@@ -81,7 +84,11 @@ impl Experiment for Spread {
         let server = bench.servers.first().context("no server to look at")?;
         let reactors = bench.machine.cores.max(REACTORS_MIN);
         let mut outcome = Outcome::default();
-        let mut text = format!("CLIENTS PER REACTOR: {reactors} reactors of {}\n", short(SERVER));
+        let mut text = format!(
+            "CLIENTS PER REACTOR: {reactors} reactors of {}, an even share is {:.1} %\n{HEAD}",
+            short(SERVER),
+            100.0 / reactors as f64
+        );
         for &(clients, trials) in crowds(bench.scale) {
             let mut counted = Vec::new();
             for trial in 1..=trials {
@@ -97,8 +104,8 @@ impl Experiment for Spread {
         match stand_still(server, reactors) {
             Ok(sentence) => {
                 let _ = write!(text, "\nONE REACTOR STANDS STILL\n  {sentence}\n");
-                outcome.findings.push(sentence.clone());
-                outcome.answer = sentence;
+                outcome.answer = sentence.replace("\n ", "");
+                outcome.findings.push(outcome.answer.clone());
             }
             // A machine without ptrace is no machine that fails.
             Err(error) if error.is::<NoPtrace>() => {
@@ -117,9 +124,22 @@ fn crowds(scale: &Scale) -> &'static [(usize, usize)] {
 }
 
 fn start(binary: &Binary, reactors: usize) -> Result<Server> {
-    let reactors = reactors.to_string();
-    Server::start_with_options(&binary.path, "127.0.0.1:0", &["--reactors", &reactors])
-        .with_context(|| format!("{} cannot run", short(binary.column.name)))
+    let option = reactors.to_string();
+    let server = Server::start_with_options(&binary.path, "127.0.0.1:0", &["--reactors", &option])
+        .with_context(|| format!("{} cannot run", short(binary.column.name)))?;
+    // It says where it listens before all of its reactors have begun.
+    let started = Instant::now();
+    loop {
+        let epolls = watched(server.pid())?.len();
+        if epolls == reactors {
+            return Ok(server);
+        }
+        ensure!(
+            started.elapsed() < LATE,
+            "{epolls} epolls for {reactors} reactors: is this the server that is looked at here?"
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Of `clients` who come one after the other, how many came to each reactor.
@@ -129,7 +149,7 @@ fn crowd(binary: &Binary, reactors: usize, clients: usize) -> Result<Vec<usize>>
     let mut left = clients;
     while left > 0 {
         let held = left.min(HELD_MAX);
-        for (count, more) in counts.iter_mut().zip(part(&server, reactors, held)?) {
+        for (count, more) in counts.iter_mut().zip(part(&server, held)?) {
             *count += more;
         }
         left -= held;
@@ -138,7 +158,7 @@ fn crowd(binary: &Binary, reactors: usize, clients: usize) -> Result<Vec<usize>>
 }
 
 /// As [`crowd`], for as many as are held at once. They leave when they are counted.
-fn part(server: &Server, reactors: usize, clients: usize) -> Result<Vec<usize>> {
+fn part(server: &Server, clients: usize) -> Result<Vec<usize>> {
     let start = Instant::now();
     let mut held = Vec::new();
     for _ in 0..clients {
@@ -146,7 +166,6 @@ fn part(server: &Server, reactors: usize, clients: usize) -> Result<Vec<usize>> 
     }
     let counts = loop {
         let counts = watched(server.pid())?;
-        ensure!(counts.len() == reactors, "{} epolls for {reactors} reactors", counts.len());
         if counts.iter().sum::<usize>() == clients {
             break counts;
         }
@@ -202,20 +221,25 @@ fn records(counts: &[usize], clients: usize, trial: usize) -> Vec<Record> {
     counts.iter().enumerate().map(row).collect()
 }
 
+const HEAD: &str =
+    "  clients  trials  smallest share  largest share  left one idle  one of the trials\n";
+
 /// All trials of one crowd in a line.
 fn describe(clients: usize, trials: &[Vec<usize>]) -> String {
     let all = || trials.iter().flatten().copied();
     let (Some(fewest), Some(most)) = (all().min(), all().max()) else { return String::new() };
     let idle = trials.iter().filter(|it| it.contains(&0)).count();
-    let percent = |count: usize| 100.0 * count as f64 / clients as f64;
-    let first = trials.first().into_iter().flatten().map(usize::to_string);
+    let percent = |count: usize| format!("{:.1} %", 100.0 * count as f64 / clients as f64);
+    let first = trials.first().map_or(&[][..], Vec::as_slice);
+    let shown: Vec<String> = first.iter().take(SHOWN_MAX).map(usize::to_string).collect();
     format!(
-        "  {clients:>6} clients: {} in the first of {} trials; in all of them {:.0} % to {:.0} % of the \
-         clients came to one reactor; {idle} left one idle\n",
-        first.collect::<Vec<_>>().join(" + "),
+        "  {clients:>7}  {:>6}  {:>14}  {:>13}  {:>13}  {}{}\n",
         trials.len(),
         percent(fewest),
         percent(most),
+        format!("{idle} of {}", trials.len()),
+        shown.join(" + "),
+        if first.len() > SHOWN_MAX { " + …" } else { "" },
     )
 }
 
@@ -263,8 +287,9 @@ fn stand_still(binary: &Binary, reactors: usize) -> Result<String> {
         bail!("of {late} who waited for the reactor that stood still, {lost} were never answered");
     }
     Ok(format!(
-        "Of {ASKERS} clients, {late} hashed to the one of {reactors} reactors that stood still, and had no \
-         answer after {} s, though the others had nothing to do. When it went on, all {late} were answered.",
+        "Of {ASKERS} clients, {late} had no answer after {} s: those who hashed to the one of {reactors} \
+         reactors\n  that stood still, while the others had nothing to do. When it went on, all {late} were \
+         answered.",
         ASKER_WAITS.as_secs_f64()
     ))
 }
@@ -284,11 +309,9 @@ mod tests {
     #[test]
     fn a_crowd_is_told_in_a_line() {
         let trials = [vec![4, 6, 0, 0], vec![3, 3, 2, 2]];
-        assert_eq!(
-            describe(10, &trials),
-            "      10 clients: 4 + 6 + 0 + 0 in the first of 2 trials; in all of them 0 % to 60 % of the \
-             clients came to one reactor; 1 left one idle\n"
-        );
+        let line =
+            "       10       2           0.0 %         60.0 %         1 of 2  4 + 6 + 0 + 0\n";
+        assert_eq!(describe(10, &trials), line);
         assert_eq!(records(&trials[0], 10, 1)[1].reactor_clients, Some(6));
     }
 
