@@ -13,4 +13,5 @@ pub mod server;
 mod sock_diag;
 #[expect(unsafe_code, reason = "system calls that neither std nor nix makes")]
 pub mod sys;
+pub mod trace;
 pub mod verdicts;

@@ -265,7 +265,7 @@ fn object(pid: u32, descriptor: u64, sockets: &[Socket]) -> Object {
 }
 
 /// The calls in which a server may sleep, and whether their first argument is a descriptor.
-fn name(number: i64) -> Option<(&'static str, bool)> {
+pub(crate) fn name(number: i64) -> Option<(&'static str, bool)> {
     let calls = [
         (libc::SYS_accept, "accept", true),
         (libc::SYS_accept4, "accept4", true),

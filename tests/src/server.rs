@@ -89,6 +89,21 @@ impl Server {
         Server::run(exe, &["127.0.0.1:0".as_ref()], Some(injection))
     }
 
+    /// Starts `exe` with `address` as its argument, and `options` after it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::start`].
+    pub fn start_with_options(
+        exe: &Path,
+        address: &str,
+        options: &[&str],
+    ) -> anyhow::Result<Server> {
+        let arguments: Vec<&OsStr> =
+            [address].into_iter().chain(options.iter().copied()).map(OsStr::new).collect();
+        Server::run(exe, &arguments, None)
+    }
+
     fn run(
         exe: &Path,
         arguments: &[&OsStr],

@@ -8,6 +8,8 @@ use std::process::Command;
 use std::ptr;
 
 use nix::errno::Errno;
+use nix::sys::ptrace;
+use nix::unistd::Pid;
 
 // Not in libc: `_IOWR('!', 0, struct seccomp_notif)` and its neighbours, <linux/seccomp.h>.
 mod ioctl {
@@ -213,6 +215,40 @@ pub fn borrow_descriptor(pid: u32, number: RawFd) -> io::Result<OwnedFd> {
     let ours = check(ours)?;
     // SAFETY: the kernel has just made it, and nobody else holds it.
     Ok(unsafe { OwnedFd::from_raw_fd(RawFd::try_from(ours).unwrap_or(-1)) })
+}
+
+/// Why a traced thread has stopped at a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallStop {
+    /// It is about to make it.
+    Entry { number: i64, arguments: [u64; 6] },
+    /// It has made it: what it returned, or the negative errno.
+    Exit { returned: i64 },
+    /// It has stopped for something else.
+    Other,
+}
+
+/// What `thread`, which the calling thread traces and which has stopped, has stopped for:
+/// PTRACE_GET_SYSCALL_INFO, which is the same on every architecture.
+///
+/// # Errors
+///
+/// ESRCH when it was killed meanwhile; EIO before Linux 5.3.
+pub(crate) fn call_stop(thread: Pid) -> nix::Result<CallStop> {
+    let info = ptrace::syscall_info(thread)?;
+    Ok(match info.op {
+        libc::PTRACE_SYSCALL_INFO_ENTRY => {
+            // SAFETY: the kernel says by `op` which member it has filled in.
+            let entry = unsafe { info.u.entry };
+            CallStop::Entry { number: entry.nr.cast_signed(), arguments: entry.args }
+        }
+        libc::PTRACE_SYSCALL_INFO_EXIT => {
+            // SAFETY: the kernel says by `op` which member it has filled in.
+            let exit = unsafe { info.u.exit };
+            CallStop::Exit { returned: exit.sval }
+        }
+        _ => CallStop::Other,
+    })
 }
 
 /// Takes ownership of a descriptor that the kernel has just handed to this process, which for SCM_RIGHTS
