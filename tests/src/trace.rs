@@ -209,6 +209,9 @@ fn help(exe: &Path) -> anyhow::Result<String> {
 pub fn one_at_a_time(server: &Server, clients: usize) -> anyhow::Result<Trace> {
     let mut trace = Trace::default();
     let mut session = Session::hold(server)?;
+    // Nobody has asked yet: what it does until it sleeps again is our doing.
+    session.follow(|| Ok(true))?;
+    session.forget();
     let mut now: Option<Asker> = None;
     session.follow(|| {
         if let Some(mut asker) = now.take() {
@@ -283,7 +286,7 @@ struct Thread {
     /// Which one it is, from 1.
     at: usize,
     state: State,
-    /// The call that it is in: its place in the list.
+    /// The call that it is in, if it has begun under our eyes: its place in the list.
     inside: Option<usize>,
 }
 
@@ -310,11 +313,25 @@ impl<'a> Session<'a> {
             slack_ns,
             _stays: PhantomData,
         };
+        session.wait_until_started();
         // A thread may start another one until it has stopped.
         while session.seize()? {
             session.wait_until_all_stopped(STOP)?;
         }
         Ok(session)
+    }
+
+    /// Waits until all threads sleep: a server that says where it listens may be about to start them.
+    fn wait_until_started(&self) {
+        let began = Instant::now();
+        let mut awake_last = began;
+        while awake_last.elapsed() < SETTLED && began.elapsed() < AWAKE {
+            thread::sleep(Duration::from_millis(1));
+            let tasks = tasks(self.pid()).unwrap_or_default();
+            if tasks.iter().any(|it| state(self.pid(), *it) != Some('S')) {
+                awake_last = Instant::now();
+            }
+        }
     }
 
     /// Seizes and interrupts the threads that are not traced yet. Whether there were any.
@@ -522,6 +539,14 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Forgets what was seen so far.
+    fn forget(&mut self) {
+        self.calls.clear();
+        for thread in &mut self.threads {
+            thread.inside = thread.inside.map(|_| usize::MAX); // None that is in the list.
+        }
+    }
+
     /// Hands over what was seen, and takes its leave.
     fn end(mut self, trace: &mut Trace) {
         trace.threads = self.seen;
@@ -700,6 +725,7 @@ fn name(number: i64) -> Option<(&'static str, bool)> {
         (libc::SYS_getrandom, "getrandom", false),
         (libc::SYS_getsockname, "getsockname", true),
         (libc::SYS_getsockopt, "getsockopt", true),
+        (libc::SYS_gettid, "gettid", false),
         (libc::SYS_io_uring_register, "io_uring_register", true),
         (libc::SYS_io_uring_setup, "io_uring_setup", false),
         (libc::SYS_ioctl, "ioctl", true),
