@@ -57,13 +57,28 @@ pub fn run_on(
     }
 }
 
+/// A socket at `address` to which clients can connect, beside those of other processes.
+pub fn listen_shared(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    listen_with(address, BACKLOG, true, true)
+}
+
 /// A socket at `address` to which clients can connect.
 pub fn listen(address: SocketAddr, backlog: i32, reuse: bool) -> anyhow::Result<TcpListener> {
+    listen_with(address, backlog, reuse, false)
+}
+
+fn listen_with(
+    address: SocketAddr,
+    backlog: i32,
+    reuse: bool,
+    share: bool,
+) -> anyhow::Result<TcpListener> {
     let name = SockaddrStorage::from(address);
     let family = name.family().context("an address of a family that nix does not know")?;
     let listener =
         socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).context("socket")?;
     socket::setsockopt(&listener, sockopt::ReuseAddr, &reuse).context("setsockopt")?;
+    socket::setsockopt(&listener, sockopt::ReusePort, &share).context("setsockopt")?;
     socket::bind(listener.as_raw_fd(), &name).with_context(|| format!("bind({address})"))?;
     socket::listen(&listener, socket::Backlog::new(backlog)?).context("listen")?;
     Ok(listener.into())
