@@ -9,6 +9,7 @@ mod common;
 
 use std::net::TcpListener;
 use std::process::ExitCode;
+use std::sync::Barrier;
 use std::thread;
 
 use anyhow::anyhow;
@@ -20,8 +21,14 @@ fn main() -> ExitCode {
 }
 
 fn serve(listener: TcpListener) -> anyhow::Result<()> {
+    // Nobody is served before all are there.
+    let complete = Barrier::new(WORKERS);
+    let work = || {
+        complete.wait();
+        work(&listener)
+    };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(|| work(&listener))).collect();
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|it| it.join().map_err(|_| anyhow!("it panicked"))?)
     })
 }
