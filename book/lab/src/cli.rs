@@ -12,7 +12,7 @@ use crate::{
         bare::{self, End},
     },
     screen::Screen,
-    servers, spread,
+    servers, spread, trace,
 };
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
@@ -43,6 +43,8 @@ enum Command {
     Scaling(ShortArguments),
     /// Count the clients that come to each reactor of 05, and let one reactor stand still
     Spread(ShortArguments),
+    /// Count the system calls that an answer takes, one client at a time and many at once
+    Trace(trace::Arguments),
     /// Serve with the loop that the others are compared with, until it is killed
     #[command(hide = true)]
     Bare(BareArguments),
@@ -72,14 +74,15 @@ struct ShortArguments {
     folders: Folders,
 }
 
+/// Where the programs come from, and where the record goes.
 #[derive(Debug, Default, Args)]
-struct Folders {
+pub(crate) struct Folders {
     /// Write the record here instead of book/data/local
     #[arg(long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Take the programs from here instead of building them
     #[arg(long, value_name = "FOLDER")]
-    binaries: Option<PathBuf>,
+    pub(crate) binaries: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -104,6 +107,7 @@ pub fn main() -> ExitCode {
         Command::Race(arguments) => race(arguments),
         Command::Scaling(arguments) => short("scaling", &scaling::CHAPTERS, arguments),
         Command::Spread(arguments) => short("spread", &[spread::SERVER], arguments),
+        Command::Trace(arguments) => trace::command(arguments),
         Command::Bare(arguments) => {
             let end = if arguments.at_once { End::AtOnce } else { End::Politely };
             bare::serve(end).map(|()| ExitCode::SUCCESS)
@@ -118,15 +122,14 @@ pub fn main() -> ExitCode {
 /// Each experiment with its question and its prediction.
 fn list() -> String {
     let mut text = String::new();
-    for experiment in EXPERIMENTS {
+    let timed = EXPERIMENTS.iter().map(|it| (it.name(), it.question(), it.prediction()));
+    // It counts and measures no time, so that the others' records and scales are not its own.
+    let counted = (trace::NAME, trace::QUESTION, trace::PREDICTION);
+    for (name, question, prediction) in timed.chain([counted]) {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{}\n    asks      {}\n    predicts  {}\n    run it    cargo lab {}",
-            experiment.name(),
-            experiment.question(),
-            experiment.prediction(),
-            experiment.name()
+            "{name}\n    asks      {question}\n    predicts  {prediction}\n    run it    cargo lab {name}"
         );
     }
     text

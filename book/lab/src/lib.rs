@@ -1,8 +1,9 @@
 //! The experiments: each starts servers of the chapters on this machine, drives them, and writes a record.
 //!
 //! Reading order: [`cli`] is the command, [`experiment`] says what an experiment is and lists them,
-//! [`race`] is the first one, [`scaling`] and [`spread`] are about 05 and 06. [`binaries`] builds the
-//! servers and [`machine`] looks at what they run on; [`records`] is what stays.
+//! [`race`] is the first one, [`scaling`] and [`spread`] are about 05 and 06, [`trace`] counts instead
+//! of timing. [`binaries`] builds the servers and [`machine`] looks at what they run on; [`records`] is
+//! what stays.
 
 pub mod binaries;
 pub mod cli;
@@ -16,3 +17,4 @@ pub mod scaling;
 pub mod screen;
 pub mod servers;
 pub mod spread;
+pub mod trace;

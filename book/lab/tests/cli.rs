@@ -1,6 +1,8 @@
 //! The command line: what it says of itself, and its sentences when it cannot.
 
 use assert_cmd::Command;
+use lab::trace::record::Timeline;
+use std::{fs, path::Path};
 
 fn lab(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lab"));
@@ -23,12 +25,14 @@ fn sentence(arguments: &[&str], status: i32) -> String {
 fn it_says_what_it_can_do() {
     insta::assert_snapshot!("help", stdout(&["--help"]));
     insta::assert_snapshot!("help_race", stdout(&["race", "--help"]));
+    insta::assert_snapshot!("help_trace", stdout(&["trace", "--help"]));
     insta::assert_snapshot!("list", stdout(&["list"]));
 }
 
 #[test]
 fn an_unknown_server_is_a_sentence_that_lists_the_known_ones() {
     insta::assert_snapshot!(sentence(&["race", "--servers", "01,09"], 2));
+    assert!(sentence(&["trace", "01,09"], 2).starts_with("cargo lab: no server is called '09': "));
 }
 
 #[test]
@@ -38,7 +42,43 @@ fn an_unknown_experiment_and_two_lengths_at_once_are_refused() {
 }
 
 #[test]
+fn a_trace_is_shown_and_kept() {
+    let program = contract::build::program("ch04").expect("04 compiles");
+    let programs = program.parent().and_then(Path::to_str).expect("a folder");
+    let out = tempfile::tempdir().expect("a folder");
+    let folder = out.path().to_str().expect("text");
+    let arguments = ["trace", "ch04,01", "--clients", "3", "--batch", "8"];
+    let output =
+        lab(&[&arguments[..], &["--binaries", programs, "--out", folder]].concat()).output();
+    let output = output.expect("the lab");
+    let (said, errors) = (text(output.stdout), text(output.stderr));
+    if errors.contains("cargo lab: NEEDS ptrace: ") {
+        assert_eq!(output.status.code(), Some(1));
+        return;
+    }
+    assert!(output.status.success(), "{errors}");
+    assert!(said.contains("3 one at a time             8 at once"), "{said}");
+    assert!(said.contains("(2 got in) "), "01 lets two in: {said}");
+    let read = |name: &str| fs::read_to_string(out.path().join(name)).expect(name);
+    let counts = read("trace.csv");
+    assert!(counts.starts_with("experiment,server,threads,asked,answers,call,count,per_answer\n"));
+    assert!(counts.contains("\ntrace-idle,ch04,1,3,3,sendto,3,1.0\n"), "{counts}");
+    assert!(counts.contains("\ntrace-batch,ch01,1,2,2,sendto,2,1.0\n"), "{counts}");
+    assert!(read("trace.json").contains("no latency"));
+    let lines: Vec<Timeline> = serde_json::from_str(&read("trace-timeline.json")).expect("JSON");
+    assert_eq!(lines.len(), 4);
+    let sends = lines[0].calls.iter().filter(|it| it.call == "sendto" && it.returned == Some(4));
+    assert_eq!(sends.count(), 3, "each is `Odd` and its end");
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("text")
+}
+
+#[test]
 fn programs_that_are_not_there_are_named() {
     let said = sentence(&["race", "--smoke", "--binaries", "/nowhere"], 1);
+    assert!(said.contains("/nowhere/ch01: no such program"), "{said}");
+    let said = sentence(&["trace", "ch01", "--binaries", "/nowhere"], 1);
     assert!(said.contains("/nowhere/ch01: no such program"), "{said}");
 }
