@@ -260,5 +260,7 @@ fn letter(symptom: Symptom) -> char {
         Symptom::Died => 'd',
         Symptom::Leaked => 'l',
         Symptom::AddressTaken => 'a',
+        Symptom::OneCore => 'c',
+        Symptom::ManyCalls => 'm',
     }
 }

@@ -8,6 +8,7 @@
 //! Expected bytes are written out, not computed: a probe must not share the servers' code.
 
 mod answers;
+mod calls;
 mod errors;
 mod reactors;
 mod resources;
@@ -63,7 +64,7 @@ pub type Outcome = Result<Observation, Trouble>;
 type Probe = fn(&Path) -> Outcome;
 
 /// The probes, in the order of the table.
-const PROBES: [(&str, Probe); 20] = [
+const PROBES: [(&str, Probe); 21] = [
     ("answers_odd_even_invalid", answers::odd_even_invalid),
     ("any_split_is_the_same_request", answers::any_split),
     ("a_half_closed_client_is_answered", answers::half_closed),
@@ -84,6 +85,7 @@ const PROBES: [(&str, Probe); 20] = [
     ("running_out_of_descriptors_does_not_spin", resources::out_of_descriptors),
     ("every_core_serves", reactors::every_core),
     ("a_restart_loses_nobody", reactors::restart),
+    ("few_system_calls_per_answer", calls::few_calls),
 ];
 
 /// The rows that can be probed.

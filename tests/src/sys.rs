@@ -17,17 +17,22 @@ mod ioctl {
     nix::ioctl_readwrite!(notification_send, b'!', 1, libc::seccomp_notif_resp);
 }
 
-/// Lowers (or raises) the limit of open descriptors of a running process: `prlimit(2)`.
+/// Lowers or raises the limit of open descriptors of a running process, as far as its hard limit lets
+/// us: `prlimit(2)`.
 ///
 /// # Errors
 ///
-/// EPERM for a process of somebody else's, or above the hard limit; ESRCH when it has ended.
+/// EPERM for a process of somebody else's; EINVAL above the hard limit; ESRCH when it has ended.
 pub fn limit_descriptors(pid: u32, descriptors: u64) -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: descriptors, rlim_max: descriptors };
+    let pid = pid.cast_signed();
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: no new limit is given, and `limit` outlives the call, which writes the old one into it.
+    let result = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, ptr::null(), &raw mut limit) };
+    check(result.into())?;
+    limit.rlim_cur = descriptors;
     // SAFETY: `limit` outlives the call, and no old limit is asked for.
-    let result = unsafe {
-        libc::prlimit(pid.cast_signed(), libc::RLIMIT_NOFILE, &raw const limit, ptr::null_mut())
-    };
+    let result =
+        unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const limit, ptr::null_mut()) };
     check(result.into()).map(drop)
 }
 

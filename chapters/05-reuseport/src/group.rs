@@ -5,7 +5,8 @@
 //! and whoever closes a listener resets all who wait in its queue. So a server that leaves first makes
 //! the kernel choose others, then empties its queues, and closes then.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
@@ -22,12 +23,12 @@ pub struct Elders {
 impl Elders {
     /// Looks for them, as far as /proc lets us look into other processes.
     pub fn on(address: SocketAddr) -> Elders {
-        let read =
-            |table| fs::read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default();
-        let sockets = read("tcp") + &read("tcp6");
-        let inodes = sockets.lines().filter_map(|it| listener(it, address.port()));
-        let inodes: Vec<String> = inodes.map(|inode| format!("socket:[{inode}]")).collect();
-        if address.port() == 0 || inodes.is_empty() {
+        if address.port() == 0 {
+            return Elders::default();
+        }
+        let inodes: Vec<String> =
+            ["tcp", "tcp6"].iter().flat_map(|table| listeners(table, address.port())).collect();
+        if inodes.is_empty() {
             return Elders::default();
         }
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
@@ -55,13 +56,25 @@ impl Elders {
     }
 }
 
-/// The inode of a line of /proc/net/tcp, if it is that of a listener on `port`.
-fn listener(line: &str, port: u16) -> Option<&str> {
+/// The sockets that listen on `port`, as the links of /proc/PID/fd name them. The listeners come first in
+/// the table: what follows, after a busy day tens of thousands of lines, is not read.
+fn listeners(table: &str, port: u16) -> Vec<String> {
     const LISTEN: &str = "0A"; // include/net/tcp_states.h
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let (_, local) = fields.get(1)?.rsplit_once(':')?;
-    let is_ours = fields.get(3) == Some(&LISTEN) && u16::from_str_radix(local, 16) == Ok(port);
-    is_ours.then(|| fields.get(9).copied())?
+    let Ok(file) = File::open(format!("/proc/self/net/{table}")) else { return Vec::new() };
+    let mut inodes = Vec::new();
+    for line in BufReader::new(file).lines().skip(1).map_while(Result::ok) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (Some(local), Some(&LISTEN), Some(inode)) =
+            (fields.get(1), fields.get(3), fields.get(9))
+        else {
+            break;
+        };
+        let its_port = local.rsplit_once(':').and_then(|it| u16::from_str_radix(it.1, 16).ok());
+        if its_port == Some(port) {
+            inodes.push(format!("socket:[{inode}]"));
+        }
+    }
+    inodes
 }
 
 // ANCHOR: leave

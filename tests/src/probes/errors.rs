@@ -11,6 +11,7 @@ use super::stalls::grow;
 use super::{ANSWER, Observation, Outcome, TO_SLEEP, Trouble, fails, holds, poll, still_serves};
 use crate::inject::Fault::{Fail, NotNow, Part};
 use crate::inject::Injection;
+use crate::microscope::{self, Does};
 use crate::server::{Client, Server};
 use crate::verdicts::Symptom;
 
@@ -125,12 +126,50 @@ pub(super) fn accept_errors(exe: &Path) -> Outcome {
         return Ok(finding);
     }
     let met = server.injector().is_some_and(|it| it.is_used_up());
+    if !met && has_a_ring(&server) {
+        return accept_errors_of_a_ring(exe);
+    }
     if !met {
         return Err(Trouble::Broken(anyhow::anyhow!(
             "the server did not meet the errors that were prepared for its accept4"
         )));
     }
     holds("Accept failed in seven ways, and the clients after each were served.")
+}
+
+/// Whether a thread of it sleeps on a ring: it then makes none of the calls that can be made to fail from
+/// outside, since the kernel does the work without them.
+fn has_a_ring(server: &Server) -> bool {
+    let view = microscope::look(server.pid(), server.address().port());
+    view.threads
+        .iter()
+        .any(|it| matches!(&it.does, Does::Sleeps { call, .. } if call == "io_uring_enter"))
+}
+
+/// The one error of an accept that can be had from the kernel itself: no descriptor is left.
+fn accept_errors_of_a_ring(exe: &Path) -> Outcome {
+    let server = Server::start(exe)?;
+    if let Some(finding) = still_serves(&server, "its start")? {
+        return Ok(finding);
+    }
+    for _ in 0..3 {
+        server.limit_descriptors(1)?;
+        let mut client = server.connect("a client")?;
+        let _ = client.send(b"7\n");
+        thread::sleep(Duration::from_millis(300));
+        server.limit_descriptors(1024)?;
+        let heard = client.hear(ANSWER);
+        if !heard.is(b"Odd\n") {
+            server.must_run()?;
+            let seen =
+                format!("Its accept failed for want of a descriptor; the client heard {heard}.");
+            return fails(Symptom::Unanswered, seen);
+        }
+    }
+    holds(
+        "Its accept failed for want of a descriptor, and the clients were served when there was one. The \
+         other errors cannot be given to a ring from outside: its chapter's own tests script them.",
+    )
 }
 
 pub(super) fn signals(exe: &Path) -> Outcome {
@@ -201,6 +240,12 @@ pub(super) fn short_sends(exe: &Path) -> Outcome {
             );
             return fails(symptom, seen);
         }
+    }
+    if has_a_ring(&server) {
+        return holds(
+            "Its answers came whole. A ring cannot be given short sends from outside: its chapter's own \
+             tests script them.",
+        );
     }
     if !server.injector().is_some_and(|it| it.is_used_up()) {
         return Err(Trouble::Broken(anyhow::anyhow!(
