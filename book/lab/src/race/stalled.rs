@@ -149,8 +149,29 @@ fn look(server: &Server, stalled: &Client, next: Option<SocketAddr>) -> Meanwhil
     if let Some(first) = sentence.get_mut(..1) {
         first.make_ascii_uppercase();
     }
-    let asleep: Vec<String> = view.threads.iter().map(|it| asleep(&it.does, &names)).collect();
-    Meanwhile { sentence: sentence + ".", asleep: asleep.join(", "), queue: view.queue_length }
+    let threads: Vec<&Does> = view.threads.iter().map(|it| &it.does).collect();
+    let asleep = briefly(&threads, &names);
+    Meanwhile { sentence: sentence + ".", asleep, queue: view.queue_length }
+}
+
+/// In few words, equal ones once. A thread that waits for nobody's connection, such as one for signals,
+/// is left out if others do.
+fn briefly(threads: &[&Does], names: &[(&str, SocketAddr)]) -> String {
+    let is_aside = |does: &Does| matches!(does, Does::Sleeps { on: Object::Other, .. });
+    let all_aside = threads.iter().all(|it| is_aside(it));
+    let mut found: Vec<(String, usize)> = Vec::new();
+    for does in threads.iter().filter(|it| all_aside || !is_aside(it)) {
+        let words = asleep(does, names);
+        match found.iter_mut().find(|it| it.0 == words) {
+            Some((_, threads)) => *threads += 1,
+            None => found.push((words, 1)),
+        }
+    }
+    let words = found.into_iter().map(|(words, threads)| match threads {
+        1 => words,
+        some => format!("{words} × {some}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 fn asleep(does: &Does, names: &[(&str, SocketAddr)]) -> String {
@@ -235,6 +256,18 @@ impl Demonstration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_threads_are_told_once() {
+        let sleeps = |call: &str, on| Does::Sleeps { call: call.into(), on };
+        let signals = sleeps("rt_sigtimedwait", Object::Other);
+        let all = sleeps("epoll_wait", Object::Everything);
+        let words = "epoll_wait on all at once × 2";
+        assert_eq!(briefly(&[&signals, &all, &all], &[]), words);
+        assert_eq!(briefly(&[&all], &[]), "epoll_wait on all at once");
+        assert_eq!(briefly(&[&signals], &[]), "rt_sigtimedwait");
+        assert_eq!(briefly(&[&Does::Runs, &signals], &[]), "runs");
+    }
 
     #[test]
     fn the_sentence_says_how_long_and_what_ended_it() {
