@@ -39,7 +39,6 @@ pub const OP_LINK_TIMEOUT: u8 = 15;
 pub const OP_CLOSE: u8 = 19;
 pub const OP_SEND: u8 = 26;
 pub const OP_RECV: u8 = 27;
-pub const OP_SHUTDOWN: u8 = 34;
 
 // `Sqe::flags`.
 pub const SQE_LINK: u8 = 1 << 2;
