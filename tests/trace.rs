@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use contract::inject::{Fault, Injection};
+use contract::probes::{self, Trouble};
 use contract::server::{Ended, Server};
 use contract::trace::{self, Call, Refused, Trace};
 use contract::{build, verdicts};
@@ -30,14 +32,16 @@ use nix::unistd::Pid;
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [name, ref rest @ ..] if name.ends_with(NAMES_REACTORS) => with_reactors(rest),
+        [name, ..] if name.ends_with(SERVES_ANYHOW) => serve("answers"),
         [_, _, "--serve", kind] => serve(kind),
+        [_, "127.0.0.1:0"] => serve("answers"),
         [_, "--trace-for-ever"] => trace_for_ever(),
         [_, "--trace-once"] => trace_once(),
         _ => {}
     }
     let trials = [
-        ("every_column_is_counted", every_column as fn()),
-        ("each_client_of_04_is_treated_in_order", each_client_of_04_in_order),
+        ("each_client_of_04_is_treated_in_order", each_client_of_04_in_order as fn()),
         ("what_gets_into_a_short_queue_is_the_batch", a_short_queue),
         ("threads_that_are_there_are_followed", threads_that_are_there),
         ("threads_that_begin_meanwhile_are_followed", threads_that_begin),
@@ -51,17 +55,24 @@ fn main() -> ExitCode {
         ("a_second_tracer_is_refused_politely", second_tracer),
         ("a_program_is_asked_for_its_reactors", reactors),
     ];
-    let mut trials: Vec<Trial> = trials
-        .into_iter()
-        .map(|(name, test)| Trial::ignorable_test(name, move || Ok(unless_refused(test))))
-        .collect();
+    let plain = trials.into_iter().map(|(name, test)| {
+        let test = move || {
+            test();
+            Completion::Completed
+        };
+        Trial::ignorable_test(name, move || Ok(unless_refused(test)))
+    });
+    let mut trials: Vec<Trial> = plain.collect();
+    trials.push(Trial::ignorable_test("every_column_is_counted", || {
+        Ok(unless_refused(every_column))
+    }));
     // This one is about machines that refuse, and tried on every machine that has the filter.
     trials.push(Trial::ignorable_test("a_machine_without_ptrace_is_told_so", || Ok(refusing())));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 /// Runs `test`, or says what the machine lacks.
-fn unless_refused(test: fn()) -> Completion {
+fn unless_refused(test: impl FnOnce() -> Completion) -> Completion {
     let server = own("answers");
     match trace::one_at_a_time(&server, 1) {
         Err(error) if error.is::<Refused>() => {
@@ -69,13 +80,20 @@ fn unless_refused(test: fn()) -> Completion {
         }
         result => drop(result.unwrap()),
     }
-    test();
-    Completion::Completed
+    test()
 }
 
-fn every_column() {
+fn every_column() -> Completion {
+    let mut lacking = Vec::new();
     for column in verdicts::columns() {
-        let server = trace::start(&build::program(column.name).unwrap(), 1).unwrap();
+        let server = match trace::start(&build::program(column.name).unwrap(), 1) {
+            Ok(server) => server,
+            Err(error) if format!("{error:#}").contains("io_uring") => {
+                lacking.push(format!("{} NEEDS io_uring: {error:#}", column.name));
+                continue;
+            }
+            Err(error) => panic!("{error:#}"),
+        };
         let idle = all_answered(trace::one_at_a_time(&server, 8).unwrap());
         let batch = all_answered(trace::batch(&server, 64).unwrap());
         for trace in [&idle, &batch] {
@@ -88,6 +106,11 @@ fn every_column() {
         let together = batch.calls.len() as f64 - 1.0;
         let alone = idle.per_answer() * batch.asked as f64;
         assert!(together <= alone, "{}: {together} against {alone}", column.name);
+    }
+    if lacking.is_empty() {
+        Completion::Completed
+    } else {
+        Completion::ignored_with(lacking.join("; "))
     }
 }
 
@@ -248,8 +271,16 @@ fn second_tracer() {
 }
 
 fn reactors() {
-    // It serves at `--help` too, and is not waited for for ever.
-    let server = trace::start(&build::program("ch02").unwrap(), 1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let named = |name: &str| {
+        let path = folder.path().join(name);
+        symlink(env::current_exe().unwrap(), &path).unwrap();
+        trace::start(&path, 3).unwrap()
+    };
+    let server = named(NAMES_REACTORS);
+    within(LONG, || server.stderr().starts_with("[\"127.0.0.1:0\", \"--reactors\", \"3\"]"));
+    // One that knows no options is not waited for for ever, and started as it is.
+    let server = named(SERVES_ANYHOW);
     assert!(server.connect("a client").unwrap().ask(b"7\n", LONG).is(b"Odd\n"));
 }
 
@@ -265,9 +296,12 @@ fn refusing() -> Completion {
         let Some(mut tracer) = Tracer::try_start("--trace-once", Some(injection)) else {
             return Completion::ignored_with("NEEDS seccomp user notification".to_owned());
         };
-        let said = tracer.line();
-        assert!(said.starts_with("refused: ptrace: PTRACE_SEIZE"), "{errno}: {said}");
-        assert!(said.contains(remedy), "{errno}: {said}");
+        for who in ["trace", "probe"] {
+            let said = tracer.line();
+            let refused = format!("{who} refused: ptrace: PTRACE_SEIZE");
+            assert!(said.starts_with(&refused), "{errno}: {said}");
+            assert!(said.contains(remedy), "{errno}: {said}");
+        }
     }
     Completion::Completed
 }
@@ -275,6 +309,11 @@ fn refusing() -> Completion {
 // Helpers ---------------------------------------------------------------------------------------------
 
 const LONG: Duration = Duration::from_secs(10);
+
+/// Under these names, this test is a server that has the option `--reactors`, and one that serves
+/// whatever its arguments are.
+const NAMES_REACTORS: &str = "names-reactors";
+const SERVES_ANYHOW: &str = "serves-anyhow";
 
 /// A server of this test's own.
 fn own(kind: &str) -> Server {
@@ -363,11 +402,25 @@ fn trace_for_ever() -> ! {
 fn trace_once() -> ! {
     let server = own("answers");
     match trace::batch(&server, 2) {
-        Err(error) if error.is::<Refused>() => println!("refused: {error:#}"),
-        result => println!("not refused: {result:?}"),
+        Err(error) if error.is::<Refused>() => println!("trace refused: {error:#}"),
+        result => println!("trace not refused: {result:?}"),
+    }
+    match probes::run("few_system_calls_per_answer", &env::current_exe().unwrap()) {
+        Err(Trouble::Needs(what)) => println!("probe refused: {what}"),
+        result => println!("probe not refused: {result:?}"),
     }
     drop(server);
     std::process::exit(0);
+}
+
+/// Says how it was started, and serves.
+fn with_reactors(arguments: &[&str]) -> ! {
+    if arguments == ["--help"] {
+        println!("Usage: it [ADDRESS] [--reactors N]");
+        std::process::exit(0);
+    }
+    eprintln!("{arguments:?}");
+    serve("answers")
 }
 
 // The servers -----------------------------------------------------------------------------------------

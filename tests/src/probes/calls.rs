@@ -39,9 +39,12 @@ fn judge(trace: &Trace) -> Observation {
     let counts = trace.counts();
     let most: Vec<String> =
         counts.iter().take(8).map(|(name, count)| format!("{name} {count}")).collect();
+    let others = match trace.asked {
+        BATCH => "",
+        _ => " (nobody else got in)",
+    };
     let seen = format!(
-        "{} requests waited at once ({BATCH} clients tried to get in); their answers took {} system \
-         calls, {:.2} each: {}{}.",
+        "{} requests waited at once{others}; their answers took {} system calls, {:.2} each: {}{}.",
         trace.asked,
         trace.calls.len(),
         trace.per_answer(),

@@ -15,7 +15,7 @@ use crate::{
     screen::Screen,
     servers,
 };
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use contract::{
     trace::{self, Refused, Trace},
@@ -126,7 +126,7 @@ pub fn command(arguments: &Arguments) -> Result<ExitCode> {
 fn look(binary: &Binary, arguments: &Arguments) -> Result<Seen> {
     let server = trace::start(&binary.path, usize::try_from(arguments.reactors)?)?;
     // What is allocated once is not the price of an answer.
-    trace::one_at_a_time(&server, 1).context("a first client")?;
+    trace::one_at_a_time(&server, 1)?;
     let idle = trace::one_at_a_time(&server, usize::try_from(arguments.clients)?)?;
     let tried = usize::try_from(arguments.batch)?;
     Ok(Seen { column: binary.column, idle, tried, batch: trace::batch(&server, tried)? })
