@@ -107,6 +107,10 @@ pub fn run(row: &str, exe: &Path) -> Outcome {
         Err(Trouble::Broken(error)) if error.is::<Ended>() => {
             fails(Symptom::Died, format!("{error:#}."))
         }
+        // The server's own sentence: missing, forbidden or too old, and what to do.
+        Err(Trouble::Broken(error)) if format!("{error:#}").contains("io_uring is ") => {
+            Err(Trouble::Needs(format!("io_uring: {error:#}")))
+        }
         outcome => outcome,
     }
 }
