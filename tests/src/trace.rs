@@ -80,6 +80,8 @@ pub struct Trace {
     pub answers: usize,
     /// What the first of the others heard.
     pub unanswered: Option<Heard>,
+    /// How many had no answer yet when the server had long been asleep: what they cost was not seen.
+    pub late: usize,
     /// How many threads the server had, those that ended meanwhile too.
     pub threads: usize,
     /// Its calls in the order in which they began.
@@ -249,6 +251,7 @@ pub fn batch(server: &Server, clients: usize) -> anyhow::Result<Trace> {
     let mut trace = Trace { asked: askers.len(), ..Trace::default() };
     session.follow(|| Ok(askers.iter_mut().all(Asker::is_done)))?;
     session.end(&mut trace);
+    trace.late = askers.iter_mut().filter_map(|it| (!it.is_done()).then_some(())).count();
     finish(server, trace, askers)
 }
 

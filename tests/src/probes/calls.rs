@@ -36,6 +36,13 @@ fn judge(trace: &Trace) -> Observation {
         );
         return Observation { verdict: Verdict::Fails(symptom(heard)), seen };
     }
+    if trace.late > 0 {
+        let seen = format!(
+            "Of {} requests that waited at once, {} had no answer when the server slept.",
+            trace.asked, trace.late
+        );
+        return Observation { verdict: Verdict::Fails(Symptom::Unanswered), seen };
+    }
     let counts = trace.counts();
     let most: Vec<String> =
         counts.iter().take(8).map(|(name, count)| format!("{name} {count}")).collect();
