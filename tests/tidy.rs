@@ -58,6 +58,7 @@ const STEPS: &[Step] = &[
     Step { from: LOOPS[1], to: LOOPS[2], changes_max: 150, diff: Some("02-03") },
     Step { from: LOOPS[2], to: BARE, changes_max: 150, diff: Some("03-04-bare") },
     Step { from: BARE, to: LOOPS[3], changes_max: 150, diff: Some("04-bare-04") },
+    Step { from: LOOPS[3], to: LOOPS[4], changes_max: 150, diff: Some("04-05") },
     Step { from: LOOPS[1], to: "chapters/02-backlog/src/bin/backlog_only.rs", changes_max: 20, diff: None },
     Step { from: LOOPS[1], to: "chapters/02-backlog/src/bin/patience_only.rs", changes_max: 20, diff: None },
     Step { from: LOOPS[2], to: "chapters/03-epoll-blocking/src/bin/one_recv.rs", changes_max: 45, diff: None },
@@ -65,12 +66,14 @@ const STEPS: &[Step] = &[
     Step { from: LOOPS[3], to: "chapters/04-epoll-nonblocking/src/bin/polling.rs", changes_max: 150, diff: None },
 ];
 
-/// The files that the chapters 01 to 04 are about.
-const LOOPS: [&str; 4] = [
+/// The files that the chapters 01 to 06 are about. From 05 to 06 the waiting is turned round: no budget.
+const LOOPS: [&str; 6] = [
     "chapters/01-blocking/src/main.rs",
     "chapters/02-backlog/src/main.rs",
     "chapters/03-epoll-blocking/src/main.rs",
     "chapters/04-epoll-nonblocking/src/main.rs",
+    "chapters/05-reuseport/src/main.rs",
+    "chapters/06-io-uring/src/main.rs",
 ];
 const BARE: &str = "chapters/04-epoll-nonblocking/src/bin/bare.rs";
 

@@ -148,9 +148,7 @@ fn serve(listener: OwnedFd, stop: &EventFd) -> anyhow::Result<()> {
                 if more == More::NoDescriptor {
                     nobody_left = 0;
                     pause = Some(Pause { until: Instant::now() + PAUSE, clients: clients.len() });
-                    let nothing = |token| EpollEvent::new(EpollFlags::empty(), token);
-                    epoll.modify(listener, &mut nothing(LISTENER)).context("epoll_ctl(MOD)")?;
-                    epoll.modify(stop, &mut nothing(STOP)).context("epoll_ctl(MOD)")?;
+                    watch(&epoll, listener, stop, EpollFlags::empty()).context("epoll_ctl(MOD)")?;
                 } else if nobody_left == 2 {
                     epoll.delete(stop).context("epoll_ctl(DEL, stop)")?;
                     open = None;
@@ -176,8 +174,7 @@ fn serve(listener: OwnedFd, stop: &EventFd) -> anyhow::Result<()> {
         if let Some(listener) = &open
             && pause.take_if(|it| it.until <= now || it.clients > clients.len()).is_some()
         {
-            epoll.modify(listener, &mut readable(LISTENER)).context("epoll_ctl(MOD, listener)")?;
-            epoll.modify(stop, &mut readable(STOP)).context("epoll_ctl(MOD, stop)")?;
+            watch(&epoll, listener, stop, EpollFlags::EPOLLIN).context("epoll_ctl(MOD)")?;
         }
     }
     Ok(())
@@ -230,6 +227,12 @@ fn accept(listener: &OwnedFd) -> anyhow::Result<(Vec<OwnedFd>, More)> {
     Ok((sockets, More::Later))
 }
 // ANCHOR_END: accept
+
+/// What epoll tells of the two by which clients are taken in.
+fn watch(epoll: &Epoll, listener: &OwnedFd, stop: &EventFd, what: EpollFlags) -> nix::Result<()> {
+    epoll.modify(listener, &mut EpollEvent::new(what, LISTENER))?;
+    epoll.modify(stop, &mut EpollEvent::new(what, STOP))
+}
 
 fn readable(token: u64) -> EpollEvent {
     EpollEvent::new(EpollFlags::EPOLLIN, token)
