@@ -61,20 +61,18 @@ fn main() -> ExitCode {
         let first = listeners[0].try_clone().context("dup")?;
         let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
         signals.thread_block().context("sigprocmask")?; // For the reactors too, which inherit it.
-        let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).context("eventfd")?;
+        let stop = &EventFd::from_flags(EfdFlags::EFD_CLOEXEC).context("eventfd")?;
         command_line::announce(&first)?;
         thread::scope(|scope| {
             for (listener, core) in listeners.into_iter().zip(cores.into_iter().cycle()) {
-                let stop = &stop;
                 scope.spawn(move || run(listener, core, stop));
             }
             signals.wait().context("sigwait")?;
             signals.thread_unblock().context("sigprocmask")?; // A second signal ends us at once.
             group::leave(&first, reactors, &elders)?;
             drop(first); // Only the reactor's own descriptor of it is left, to be closed by it.
-            stop.write(1).context("write(eventfd)")
-        })?;
-        Ok(())
+            stop.write(1).context("write(eventfd)").map(drop)
+        })
     })
 }
 
