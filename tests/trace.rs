@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         ("a_server_that_ends_is_told_and_its_status_is_left", ends),
         ("a_signal_that_ends_it_reaches_it", ends_by_signal),
         ("a_client_that_is_not_answered_is_told", not_answered),
+        ("who_is_answered_when_we_have_left_is_not_counted", answered_late),
         ("nothing_is_left_behind", nothing_left_behind),
         ("a_killed_tracer_leaves_no_server", killed_tracer),
         ("a_second_tracer_is_refused_politely", second_tracer),
@@ -220,6 +221,14 @@ fn not_answered() {
     assert!(!trace.calls.is_empty());
 }
 
+/// A server that waits until its client has closed serves the next one when we leave, unseen.
+fn answered_late() {
+    let server = own("waits-for-the-last-word");
+    let trace = trace::batch(&server, 5).unwrap();
+    assert_eq!((trace.asked, trace.late), (5, 4));
+    assert_eq!(made(&trace, "sendto").count(), 1);
+}
+
 fn nothing_left_behind() {
     for kind in ["answers", "workers"] {
         let server = own(kind);
@@ -323,7 +332,7 @@ fn own(kind: &str) -> Server {
 
 fn all_answered(trace: Trace) -> Trace {
     let unanswered = trace.unanswered.as_ref().map(ToString::to_string);
-    assert_eq!((unanswered, trace.answers), (None, trace.asked));
+    assert_eq!((unanswered, trace.answers, trace.late), (None, trace.asked, 0));
     assert_eq!(trace.counts().iter().map(|it| it.1).sum::<usize>(), trace.calls.len());
     trace
 }
@@ -473,9 +482,17 @@ fn loop_of(listener: &TcpListener, kind: &str) {
             ("ends" | "ends-in-a-thread", 2) => std::process::exit(7),
             ("raises", 1) => raise(Signal::SIGTERM).unwrap(),
             ("answers-even", _) => answer(client, b"Even\n"),
+            ("waits-for-the-last-word", _) => wait_for_the_last_word(client),
             _ => answer(client, b"Odd\n"),
         }
     }
+}
+
+fn wait_for_the_last_word(mut client: TcpStream) {
+    let mut bytes = [0; 64];
+    let _ = client.read(&mut bytes).and_then(|_| client.write_all(b"Odd\n"));
+    let _ = client.shutdown(Shutdown::Write);
+    while client.read(&mut bytes).is_ok_and(|it| it > 0) {}
 }
 
 fn answer(mut client: TcpStream, answer: &[u8]) {

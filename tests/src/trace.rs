@@ -232,6 +232,7 @@ pub fn one_at_a_time(server: &Server, clients: usize) -> anyhow::Result<Trace> {
         now = Some(Asker::new(client));
         Ok(false)
     })?;
+    trace.late = now.iter_mut().map(Asker::is_done).filter(|done| !done).count();
     session.end(&mut trace);
     finish(server, trace, now)
 }
@@ -250,8 +251,9 @@ pub fn batch(server: &Server, clients: usize) -> anyhow::Result<Trace> {
     }
     let mut trace = Trace { asked: askers.len(), ..Trace::default() };
     session.follow(|| Ok(askers.iter_mut().all(Asker::is_done)))?;
+    // As long as we are there: who is answered when we have left was not seen.
+    trace.late = askers.iter_mut().map(Asker::is_done).filter(|done| !done).count();
     session.end(&mut trace);
-    trace.late = askers.iter_mut().filter_map(|it| (!it.is_done()).then_some(())).count();
     finish(server, trace, askers)
 }
 

@@ -132,10 +132,17 @@ fn look(binary: &Binary, arguments: &Arguments) -> Result<Seen> {
     Ok(Seen { column: binary.column, idle, tried, batch: trace::batch(&server, tried)? })
 }
 
-/// Who was not answered, in a sentence.
+/// Who was not answered, or not while we looked, in a sentence.
 fn unanswered(seen: &Seen) -> Option<String> {
-    let heard = seen.idle.unanswered.as_ref().or(seen.batch.unanswered.as_ref())?;
-    Some(format!("{}: a client heard {heard}", seen.column.name))
+    let name = seen.column.name;
+    let heard = seen.idle.unanswered.as_ref().or(seen.batch.unanswered.as_ref());
+    if let Some(heard) = heard {
+        return Some(format!("{name}: a client heard {heard}"));
+    }
+    let late = seen.idle.late + seen.batch.late;
+    (late > 0).then(|| {
+        format!("{name}: {late} had no answer while it slept: what their answers take was not seen")
+    })
 }
 
 fn provenance(machine: Machine, workspace: &Path, failures: &[String]) -> Provenance {
