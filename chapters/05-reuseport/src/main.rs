@@ -112,8 +112,7 @@ fn serve(listener: OwnedFd, stop: &EventFd) -> anyhow::Result<()> {
     epoll.add(&listener, readable(LISTENER)).context("epoll_ctl(ADD, listener)")?;
     epoll.add(stop, readable(STOP)).context("epoll_ctl(ADD, stop)")?;
     // None when this reactor takes in nobody any more; then it ends with its last client.
-    let mut open = Some(listener);
-    let mut nobody_left = 0;
+    let (mut open, mut nobody_left) = (Some(listener), 0);
     let mut clients = HashMap::new();
     let mut token_last = STOP;
     // Every client has the same patience, so that the queue is in order without being sorted.
