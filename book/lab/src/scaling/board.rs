@@ -110,26 +110,30 @@ fn one_core(lines: &[Line<'_>], records: &[Record]) -> String {
 
 fn all_cores(lines: &[Line<'_>], cores: usize) -> String {
     let mut text = format!(
-        "  {:<8} {:>8} {:>9} {:>18}   {:>6}   {:>11} {:>12}   {}\n",
-        "server", "reactors", "answers/s", "", "CPU", "server busy", "clients busy", "the limit"
+        "  {:<8} {:>8} {:>9}   {:>6} {:>15}   {:>11} {:>12}   {}\n",
+        "server", "reactors", "answers/s", "CPU", "", "server busy", "clients busy", "the limit"
     );
     for line in lines {
         let median = |value: fn(&Record) -> Option<f64>| {
             Spread::of(line.rounds.iter().filter_map(|it| value(it))).map_or(0.0, |it| it.middle)
         };
         let Some(rate) = Spread::of(line.rounds.iter().map(|it| it.achieved_qps)) else { continue };
-        let cpu = median(|it| it.server_cpu_s_per_100k);
+        let Some(cpu) = Spread::of(line.rounds.iter().filter_map(|it| it.server_cpu_s_per_100k))
+        else {
+            continue;
+        };
         let (server, clients) = (
             median(|it| Some(it.server_cpu_s_per_100k? * it.achieved_qps / 1e5)),
             median(|it| Some(it.client_cpu_s_per_100k? * it.achieved_qps / 1e5)),
         );
-        let range = format!("({} – {})", thousands(rate.least as u64), thousands(rate.most as u64));
+        let range = format!("({:.3} – {:.3})", cpu.least, cpu.most);
         let _ = writeln!(
             text,
-            "  {:<8} {:>8} {:>9} {range:>18}   {cpu:>6.3}   {server:>11.2} {clients:>12.2}   {}",
+            "  {:<8} {:>8} {:>9}   {:>6.3} {range:>15}   {server:>11.2} {clients:>12.2}   {}",
             short(line.server),
             line.reactors,
             thousands(rate.middle as u64),
+            cpu.middle,
             limit(server, clients, line.reactors, cores),
         );
     }
