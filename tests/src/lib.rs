@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`verdicts`] is the table, [`probes`] says what each row means, [`server`] runs a
 //! program and is its clients, [`microscope`] says where it sleeps and on whom, [`inject`] makes its
-//! system calls fail, [`harness`] runs the rows and tells what was seen.
+//! system calls fail, [`trace`] counts them, [`harness`] runs the rows and tells what was seen.
 
 pub mod build;
 pub mod harness;

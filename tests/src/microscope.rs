@@ -285,6 +285,7 @@ pub(crate) fn name(number: i64) -> Option<(&'static str, bool)> {
         (libc::SYS_readv, "readv", true),
         (libc::SYS_recvfrom, "recvfrom", true),
         (libc::SYS_recvmsg, "recvmsg", true),
+        (libc::SYS_rt_sigtimedwait, "rt_sigtimedwait", false),
         (libc::SYS_sendmsg, "sendmsg", true),
         (libc::SYS_sendto, "sendto", true),
         (libc::SYS_wait4, "wait4", false),

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -14,8 +15,13 @@ use std::time::{Duration, Instant};
 use std::{fs, str};
 
 use anyhow::{Context, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, setsockopt, socket,
+    sockopt,
+};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use crate::inject::{Injection, Injector};
@@ -563,6 +569,28 @@ impl Client {
         let _ = self.send(request);
         self.hear(within)
     }
+}
+
+/// A socket that has begun to connect: whether it gets in is for [`is_connected`] to say.
+///
+/// # Errors
+///
+/// Those of `socket(2)`, and of `connect(2)` but for EINPROGRESS.
+pub(crate) fn connect_soon(server: SocketAddr) -> anyhow::Result<OwnedFd> {
+    let family = if server.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(family, SockType::Stream, flags, None).context("socket")?;
+    match connect(socket.as_raw_fd(), &SockaddrStorage::from(server)) {
+        Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket),
+        Err(errno) => Err(errno).context("connect"),
+    }
+}
+
+/// Whether the handshake that [`connect_soon`] began is done: a look, not a wait.
+pub(crate) fn is_connected(socket: &OwnedFd) -> bool {
+    let mut wait = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+    let polled = poll(&mut wait, PollTimeout::ZERO);
+    polled == Ok(1) && getsockopt(socket, sockopt::SocketError) == Ok(0)
 }
 
 impl Heard {

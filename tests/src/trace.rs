@@ -33,17 +33,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::prctl;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, socket, sockopt,
-};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, gettid};
 
-use crate::server::{Client, End, Heard, Server};
+use crate::server::{Client, End, Heard, Server, connect_soon, is_connected};
 use crate::sys::{self, CallStop};
 use crate::{microscope, sock_diag};
 
@@ -640,23 +636,6 @@ fn crowd(server: SocketAddr, clients: usize) -> anyhow::Result<Vec<Asker>> {
         }
     }
     Ok(askers)
-}
-
-/// A socket that has begun to connect.
-fn connect_soon(server: SocketAddr) -> anyhow::Result<OwnedFd> {
-    let family = if server.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let socket = socket(family, SockType::Stream, flags, None).context("socket")?;
-    match connect(socket.as_raw_fd(), &SockaddrStorage::from(server)) {
-        Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket),
-        Err(errno) => Err(errno).context("connect"),
-    }
-}
-
-fn is_connected(socket: &OwnedFd) -> bool {
-    let mut wait = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
-    let polled = nix::poll::poll(&mut wait, PollTimeout::ZERO);
-    polled == Ok(1) && getsockopt(socket, sockopt::SocketError) == Ok(0)
 }
 
 /// Waits until `condition` holds, at most [`GET_IN`].

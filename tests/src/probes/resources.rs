@@ -1,8 +1,8 @@
 //! The promises about what a server uses: descriptors, memory, CPU time, its address, its queue.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -10,17 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, send, socket, sockopt,
-};
+use nix::sys::socket::send;
 
 use super::{
     ANSWER, LET_GO, Outcome, PROMPT, TO_SLEEP, Trouble, fails, holds, poll, seconds, still_serves,
 };
-use crate::server::{Client, End, Server};
+use crate::server::{Client, End, Server, connect_soon, is_connected};
 use crate::verdicts::Symptom;
 
 /// The clients of `nothing_leaks`, once as resets and once mixed: all of them, or as many as come and go
@@ -243,9 +239,9 @@ pub(super) fn burst(exe: &Path) -> Outcome {
     server.stop()?;
     let sockets: Vec<OwnedFd> =
         (0..BURST).map(|_| connect_soon(server.address())).collect::<Result<_, _>>()?;
-    let connected = |it: &&OwnedFd| is_writable(it);
+    let connected = |it: &&OwnedFd| is_connected(it);
     poll(PROMPT, || sockets.iter().filter(connected).count() == BURST);
-    let inside: Vec<OwnedFd> = sockets.into_iter().filter(is_writable).collect();
+    let inside: Vec<OwnedFd> = sockets.into_iter().filter(is_connected).collect();
     let count = inside.len();
     for socket in &inside {
         send(socket.as_raw_fd(), b"7\n", nix::sys::socket::MsgFlags::MSG_NOSIGNAL)?;
@@ -271,23 +267,6 @@ pub(super) fn burst(exe: &Path) -> Outcome {
         return fails(Symptom::QueueOverflowed, seen);
     }
     holds(format!("{BURST} clients connected at once, got in at once, and were served."))
-}
-
-/// A socket that has begun to connect.
-fn connect_soon(server: SocketAddr) -> anyhow::Result<OwnedFd> {
-    let family = if server.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let socket = socket(family, SockType::Stream, flags, None).context("socket")?;
-    match connect(socket.as_raw_fd(), &SockaddrStorage::from(server)) {
-        Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket),
-        Err(errno) => Err(errno).context("connect"),
-    }
-}
-
-fn is_writable(socket: &OwnedFd) -> bool {
-    let mut wait = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
-    let polled = nix::poll::poll(&mut wait, PollTimeout::ZERO);
-    polled == Ok(1) && getsockopt(socket, sockopt::SocketError) == Ok(0)
 }
 
 pub(super) fn out_of_descriptors(exe: &Path) -> Outcome {
