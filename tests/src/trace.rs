@@ -25,7 +25,7 @@ use std::fs;
 use std::io::Read;
 use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
