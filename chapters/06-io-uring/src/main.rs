@@ -4,10 +4,12 @@
 //! themselves, many at a time, and is told when they are done. One ring for each core, made by hand in
 //! `ring.rs`; what is asked for next is decided in `reactor.rs`.
 
+mod abi;
 mod clients;
 mod command_line;
 mod cores;
 mod group;
+mod orphan;
 mod reactor;
 #[expect(unsafe_code, reason = "an io_uring is memory that is shared with the kernel")]
 mod ring;
@@ -43,7 +45,10 @@ fn main() -> ExitCode {
             let cores = cores::allowed()?;
             let reactors = reactors.unwrap_or(cores.len());
             let elders = group::Elders::on(address);
-            elders.sentence().into_iter().for_each(command_line::say);
+            match elders.sentence() {
+                Some(sentence) => command_line::say(sentence),
+                None => orphan::wait_for(address), // Of a ring whose process was killed just now.
+            }
             let mut listeners = vec![listen(address)?];
             let address = command_line::bound(&listeners[0])?; // After port 0, the others need to know.
             for _ in 1..reactors {
@@ -88,7 +93,7 @@ fn run(
         serve(listener, stop, ring)
     });
     if let Err(error) = served {
-        command_line::say(format_args!("a reactor: {error:#}"));
+        command_line::say(format_args!("{}: {error:#}", env!("CARGO_BIN_NAME")));
         std::process::exit(1);
     }
 }

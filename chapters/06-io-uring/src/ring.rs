@@ -11,8 +11,6 @@
 //! easy: the answers are constants of the program, and what is received goes into [`Buffers`], which are
 //! never freed.
 
-pub mod abi;
-
 use std::fmt::Display;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -24,7 +22,7 @@ use std::{fs, thread};
 use anyhow::{Context, anyhow, ensure};
 use nix::errno::Errno;
 
-use abi::{Buf, BufReg, Cqe, GeteventsArg, Params, Probe, ProbeOp, Sqe, Timespec};
+use crate::abi::{self, Buf, BufReg, Cqe, GeteventsArg, Params, Probe, ProbeOp, Sqe, Timespec};
 
 /// How much is received at once: one byte more than a line may have, to see that it is too long.
 const BUFFER_BYTES: usize = oddeven::LINE_BYTES_MAX + 1;
