@@ -25,6 +25,8 @@ fn sentence(arguments: &[&str], status: i32) -> String {
 fn it_says_what_it_can_do() {
     insta::assert_snapshot!("help", stdout(&["--help"]));
     insta::assert_snapshot!("help_race", stdout(&["race", "--help"]));
+    insta::assert_snapshot!("help_scaling", stdout(&["scaling", "--help"]));
+    insta::assert_snapshot!("help_spread", stdout(&["spread", "--help"]));
     insta::assert_snapshot!("help_trace", stdout(&["trace", "--help"]));
     insta::assert_snapshot!("list", stdout(&["list"]));
 }
