@@ -4,19 +4,20 @@
 //! Where this machine has no io_uring, nothing here is tried, and that is said.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use contract::inject::{Fault, Injection};
-use contract::server::{End, Server};
+use contract::server::{Client, End, Server};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -24,6 +25,8 @@ use ring::{Operation, Ring};
 
 #[path = "../src/abi.rs"]
 mod abi;
+#[path = "../src/orphan.rs"]
+mod orphan;
 #[expect(dead_code, reason = "a part of it is enough for the tests")]
 #[expect(unsafe_code, reason = "an io_uring is memory that is shared with the kernel")]
 #[path = "../src/ring.rs"]
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         trial("five_hundred_at_once_and_a_ring_of_eight_entries", many_at_once),
         trial("a_thousand_silent_clients_leave_nothing_behind", silent),
         trial("it_is_stopped_and_continued_at_any_moment", stopped_and_continued),
+        trial("a_listener_that_outlives_its_descriptor_is_waited_for", orphan),
         trial("a_killed_one_is_replaced_at_once", killed),
         trial("it_starts_fifty_times_with_sixteen_rings", starts),
         trial("locked_memory_is_enough_or_is_named", locked_memory),
@@ -251,7 +255,7 @@ fn silent() -> anyhow::Result<()> {
 
 fn stopped_and_continued() -> anyhow::Result<()> {
     let server = Server::start(Path::new(EXE))?;
-    let ask = |client: &mut contract::server::Client| {
+    let ask = |client: &mut Client| {
         let heard = client.ask(b"7\n", SERVED);
         ensure!(heard.is(b"Odd\n"), "heard {heard}");
         Ok(())
@@ -273,16 +277,48 @@ fn stopped_and_continued() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A ring that is taken apart holds its listener for a while, and whoever comes to that one is reset.
+/// The listener of a killed process, made to stay: a ring accepts from it, and its descriptor is closed.
+fn orphan() -> anyhow::Result<()> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let mut ring = Ring::new(8, 1)?;
+    let mut asked = vec![Operation::accept(listener.as_raw_fd(), 1)];
+    ensure!(all(&mut ring, &mut asked)?.is_empty(), "nobody has come");
+    drop(listener);
+    let is_gone = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            orphan::wait_for(address);
+            is_gone.load(Ordering::SeqCst)
+        });
+        thread::sleep(Duration::from_millis(100));
+        is_gone.store(true, Ordering::SeqCst);
+        drop(ring);
+        let saw_it_go = waits.join().ok().context("no panic")?;
+        ensure!(saw_it_go, "it was not waited for");
+        std::net::TcpListener::bind(address).context("it is gone")?;
+        Ok(())
+    })
+}
+
+/// A ring that is taken apart holds its listener for some milliseconds, and whoever comes to that one is
+/// reset: so the next server is started without a moment's delay.
 fn killed() -> anyhow::Result<()> {
-    let mut server = Server::start(Path::new(EXE))?;
-    let address = server.address().to_string();
+    let mut address = "127.0.0.1:0".to_owned();
     for round in 1..=30 {
-        server.signal(Signal::SIGKILL)?;
-        server.wait(SERVED)?;
-        server = Server::start_at(Path::new(EXE), &address)?;
-        for _ in 0..8 {
-            let heard = server.connect("a client")?.ask(b"7\n", SERVED);
+        let mut command = Command::new(EXE);
+        command.arg(&address).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        contract::sys::die_with_parent(&mut command);
+        let mut server = command.spawn()?;
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().context("stdout was piped")?).read_line(&mut line)?;
+        address = line.trim_start_matches("listening on ").trim_end().to_owned();
+        let connect = |_| Client::connect(address.parse()?, "a client", SERVED).context("connect");
+        let clients: Result<Vec<_>, _> = (0..16).map(connect).collect();
+        let heard = clients?.iter_mut().map(|it| it.ask(b"7\n", SERVED)).collect::<Vec<_>>();
+        server.kill()?;
+        server.wait()?;
+        for heard in heard {
             ensure!(heard.is(b"Odd\n"), "round {round}: heard {heard}");
         }
     }
