@@ -102,11 +102,11 @@ pub(super) fn restart(exe: &Path) -> Outcome {
         come(address, CLIENTS / 2, &mut clients)?;
         // Otherwise this machine was so busy that its patience may have run out.
         if in_time && !heard.is(b"Even\n") {
+            // Whether it hears the end or a reset is a matter of who was faster.
             let seen = format!("Asked to stop, it left a client in the middle, who heard {heard}.");
-            return fails(
-                if heard.end == End::Reset { Symptom::Reset } else { Symptom::Unanswered },
-                seen,
-            );
+            let symptom =
+                if heard.bytes.is_empty() { Symptom::Unanswered } else { Symptom::WrongAnswer };
+            return fails(symptom, seen);
         }
         for (at, client) in clients.iter_mut().enumerate() {
             let heard = client.hear(ANSWER);
