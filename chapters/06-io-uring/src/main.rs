@@ -13,6 +13,8 @@ mod orphan;
 mod reactor;
 #[expect(unsafe_code, reason = "an io_uring is memory that is shared with the kernel")]
 mod ring;
+#[cfg(test)]
+mod scripted;
 
 use std::mem;
 use std::net::SocketAddr;
@@ -35,46 +37,44 @@ const BACKLOG: i32 = 4096;
 const BUFFERS: usize = 128;
 const COMPLETIONS_MAX: usize = 1024;
 const ENTRIES: usize = 256;
+const OPTIONS: [&str; 3] = ["--reactors", "--entries", "--buffers"];
 // ANCHOR_END: constants
 
 // ANCHOR: main
 fn main() -> ExitCode {
-    command_line::run(
-        ["--reactors", "--entries", "--buffers"],
-        |address, [reactors, sizes @ ..]| {
-            let cores = cores::allowed()?;
-            let reactors = reactors.unwrap_or(cores.len());
-            let elders = group::Elders::on(address);
-            match elders.sentence() {
-                Some(sentence) => command_line::say(sentence),
-                None => orphan::wait_for(address), // Of a ring whose process was killed just now.
+    command_line::run(OPTIONS, |address, [reactors, sizes @ ..]| {
+        let cores = cores::allowed()?;
+        let reactors = reactors.unwrap_or(cores.len());
+        let elders = group::Elders::on(address);
+        match elders.sentence() {
+            Some(sentence) => command_line::say(sentence),
+            None => orphan::wait_for(address), // Of a ring whose process was killed just now.
+        }
+        let mut listeners = vec![listen(address)?];
+        let address = command_line::bound(&listeners[0])?; // After port 0, the others need to know.
+        for _ in 1..reactors {
+            listeners.push(listen(address)?);
+        }
+        let first = listeners[0].try_clone().context("dup")?;
+        let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+        signals.thread_block().context("sigprocmask")?; // For the reactors too, which inherit it.
+        let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).context("eventfd")?;
+        let ready = Barrier::new(2);
+        thread::scope(|scope| {
+            for (listener, core) in listeners.into_iter().zip(cores.into_iter().cycle()) {
+                let (stop, ready) = (&stop, &ready);
+                scope.spawn(move || run(listener, core, sizes, stop, ready));
+                ready.wait(); // One after the other, so that what is wanting is said once.
             }
-            let mut listeners = vec![listen(address)?];
-            let address = command_line::bound(&listeners[0])?; // After port 0, the others need to know.
-            for _ in 1..reactors {
-                listeners.push(listen(address)?);
-            }
-            let first = listeners[0].try_clone().context("dup")?;
-            let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
-            signals.thread_block().context("sigprocmask")?; // For the reactors too, which inherit it.
-            let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).context("eventfd")?;
-            let ready = Barrier::new(2);
-            thread::scope(|scope| {
-                for (listener, core) in listeners.into_iter().zip(cores.into_iter().cycle()) {
-                    let (stop, ready) = (&stop, &ready);
-                    scope.spawn(move || run(listener, core, sizes, stop, ready));
-                    ready.wait(); // One after the other, so that what is wanting is said once.
-                }
-                command_line::announce(&first)?;
-                signals.wait().context("sigwait")?;
-                signals.thread_unblock().context("sigprocmask")?; // A second signal ends us at once.
-                group::leave(&first, reactors, &elders)?;
-                drop(first); // Only the reactor's own descriptor of it is left, to be closed by it.
-                stop.write(1).context("write(eventfd)")
-            })?;
-            Ok(())
-        },
-    )
+            command_line::announce(&first)?;
+            signals.wait().context("sigwait")?;
+            signals.thread_unblock().context("sigprocmask")?; // A second signal ends us at once.
+            group::leave(&first, reactors, &elders)?;
+            drop(first); // Only the reactor's own descriptor of it is left, to be closed by it.
+            stop.write(1).context("write(eventfd)")
+        })?;
+        Ok(())
+    })
 }
 
 /// One reactor, to its end. If it cannot go on, the others must not go on without it.
@@ -126,7 +126,7 @@ fn serve(listener: OwnedFd, stop: &EventFd, mut ring: Ring) -> anyhow::Result<()
     // None when this reactor takes in nobody any more; then it ends with its last client.
     let mut open = Some(listener);
     let mut is_told = false;
-    while open.is_some() || !reactor.is_idle() {
+    while open.is_some() || reactor.clients() > 0 {
         let timeout = reactor.timeout(Instant::now());
         ring.enter(&mut reactor.asked, timeout)?;
         let now = Instant::now();

@@ -425,10 +425,12 @@ impl Operation {
         self
     }
 
-    /// Whether both are the same but for where their bytes are.
+    /// What is sent.
     #[cfg(test)]
-    pub fn is_like(&self, other: &Operation) -> bool {
-        Operation(Sqe { address: 0, ..self.0 }) == Operation(Sqe { address: 0, ..other.0 })
+    pub fn bytes(&self) -> &'static [u8] {
+        assert_eq!(self.0.opcode, abi::OP_SEND, "only a send has bytes");
+        // SAFETY: address and length are those of the constant that `send` was given.
+        unsafe { std::slice::from_raw_parts(self.0.address as *const u8, self.0.length as usize) }
     }
 
     fn has_next(self) -> bool {
