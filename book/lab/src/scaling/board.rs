@@ -50,7 +50,7 @@ pub fn board(records: &[Record]) -> String {
     }
     let all = lines(records, ALL_CORES);
     if let Some(cores) = all.first().and_then(|it| it.rounds.first()?.cores) {
-        let _ = writeln!(text, "SERVER AND CLIENTS ON ALL {cores} CORES: more reactors");
+        let _ = writeln!(text, "SERVER AND CLIENTS ON ALL CORES ({cores}): more reactors");
         text += &all_cores(&all, cores);
         text += "\n";
     }
