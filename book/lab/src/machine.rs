@@ -5,7 +5,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use std::{env, fs, thread};
 
-/// What 02 to 04 ask `listen` for.
+/// What 02 to 06 ask `listen` for.
 const BACKLOG_ASKED: u64 = 4_096;
 
 /// What servers and clients run on.
@@ -71,7 +71,7 @@ impl Machine {
         match self.somaxconn {
             Some(most) if most < BACKLOG_ASKED => warnings.push(format!(
                 "net.core.somaxconn is {most}: listen() clamps to it the queue of {BACKLOG_ASKED} that \
-                 02 to 04 ask for (sysctl -w net.core.somaxconn={BACKLOG_ASKED}, as root)"
+                 02 to 06 ask for (sysctl -w net.core.somaxconn={BACKLOG_ASKED}, as root)"
             )),
             Some(_) => {}
             None => warnings.push(

@@ -49,7 +49,7 @@ impl Experiment for Race {
     }
 
     fn prediction(&self) -> &'static str {
-        "01 and 02 fall, 03 falls when clients stop in the middle of a line, 04 answers everybody."
+        "01 and 02 fall, 03 falls when clients stop in the middle of a line, 04 to 06 answer everybody."
     }
 
     fn about(&self, scale: &Scale, servers: usize) -> Duration {
