@@ -146,8 +146,31 @@ fn transcripts(programs: &[Program]) -> anyhow::Result<Checked> {
 
 fn address_in_use(programs: &[Program]) -> anyhow::Result<Checked> {
     let other = TcpListener::bind("127.0.0.1:0").context("bind")?;
-    let address = other.local_addr()?;
-    each(programs, |program| assert_refused(program, &address.to_string(), IN_USE))
+    let address = other.local_addr()?.to_string();
+    each(programs, |program| {
+        if !shares(program) {
+            return assert_refused(program, &address, IN_USE);
+        }
+        // It shares its address with its own kind, says who is there, and is refused all the same: the
+        // other has not asked to share.
+        let mut output = ended(Command::new(&program.path).arg(&address))?;
+        let said = String::from_utf8(output.stderr)?;
+        let (neighbour, sentence) = said.split_once('\n').context("two lines")?;
+        assert_names_us(neighbour, std::process::id())?;
+        output.stderr = sentence.into();
+        assert_sentence(program.name, &address, IN_USE, &output)
+    })
+}
+
+/// Whether a program shares its address with others of its kind: those of chapters 05 and 06.
+fn shares(program: &Program) -> bool {
+    ["ch05", "ch06"].iter().any(|chapter| program.name.starts_with(chapter))
+}
+
+fn assert_names_us(said: &str, process: u32) -> anyhow::Result<()> {
+    let named = said.starts_with("this address is shared with ");
+    ensure!(named && said.contains(&format!("(process {process})")), "said {said:?}");
+    Ok(())
 }
 
 /// With SO_REUSEPORT, where SO_REUSEADDR was meant, a second instance would start and take half of the
@@ -155,7 +178,15 @@ fn address_in_use(programs: &[Program]) -> anyhow::Result<Checked> {
 fn second_instance(programs: &[Program]) -> anyhow::Result<Checked> {
     each(programs, |program| {
         let first = Server::start(&program.path)?;
-        assert_refused(program, &first.address().to_string(), IN_USE)?;
+        let address = first.address().to_string();
+        if shares(program) {
+            // Here it is meant: the second one starts, names the first, and both serve.
+            let second = Server::start_at(&program.path, &address)?;
+            until("it names the first one", || second.stderr_lines() > 0)?;
+            assert_names_us(&second.stderr(), first.pid())?;
+            return assert_serves(first.address());
+        }
+        assert_refused(program, &address, IN_USE)?;
         assert_serves(first.address()).context("the first instance, after that")
     })
 }
@@ -327,9 +358,17 @@ fn signals(programs: &[Program]) -> anyhow::Result<Checked> {
     each(programs, |program| {
         for signal in [Signal::SIGINT, Signal::SIGTERM] {
             let mut server = Server::start(&program.path)?;
+            let listeners = sockets(server.pid());
             let _silent = server.connect("the silent client")?;
-            until("it has accepted a client", || sockets(server.pid()) == 2)?;
+            until("it has accepted a client", || sockets(server.pid()) > listeners)?;
             server.signal(signal)?;
+            if shares(program) {
+                // The first one asks it to drain, and the silent client has its patience. The second
+                // one ends it.
+                thread::sleep(Duration::from_millis(300));
+                ensure!(server.ended()?.is_none(), "{signal} did not let it drain");
+                server.signal(signal)?;
+            }
             let status = server.wait(AT_ONCE).context(signal)?;
             ensure!(status.signal() == Some(signal as i32), "{signal} ends it with {status}");
         }
@@ -497,7 +536,9 @@ fn assert_queues<'p>(programs: impl Iterator<Item = &'p Program>) -> anyhow::Res
 /// program is stopped, so that it accepts nobody meanwhile.
 fn assert_queue(program: &Program, allowed: usize) -> anyhow::Result<()> {
     let expected = asked(program).min(allowed) + 1;
-    let server = Server::start(&program.path)?;
+    // Each reactor has a queue of its own, and the kernel's hash chooses: one is enough to look at.
+    let options: &[&str] = if shares(program) { &["--reactors", "1"] } else { &[] };
+    let server = Server::start_with_options(&program.path, "127.0.0.1:0", options)?;
     server.signal(Signal::SIGSTOP)?;
     let stat = format!("/proc/{}/stat", server.pid());
     until("it is stopped", || fs::read_to_string(&stat).is_ok_and(|it| it.contains(") T ")))?;
