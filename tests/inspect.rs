@@ -39,6 +39,7 @@ fn event_loops_do_not_block() {
         let chapter = &column.name[..4];
         let expected = match chapter {
             "ch01" | "ch02" => continue, // No event loop.
+            "ch06" => continue, // The kernel waits, in its own time, and nobody is held up.
             "ch03" => (true, false),
             _ => (true, true),
         };
@@ -71,7 +72,8 @@ fn closed_on_exec() {
 
 /// Two small sends would meet Nagle's algorithm and the delayed acknowledgement of the other side.
 fn one_send() -> Completion {
-    for column in verdicts::columns() {
+    // A ring makes no such calls: what it hands in is not seen from outside.
+    for column in verdicts::columns().filter(|it| !it.name.starts_with("ch06")) {
         let exe = build::program(column.name).unwrap();
         let injection = Injection::new().on(libc::SYS_sendto, &[]);
         let server = match Server::start_with(Path::new(&exe), injection) {
