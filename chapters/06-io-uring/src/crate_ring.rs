@@ -144,8 +144,8 @@ impl Ring {
     fn put(&mut self, asked: &[Operation]) -> usize {
         let mut queue = self.ring.submission();
         let room = queue.capacity() - queue.len();
-        let ends = asked.iter().take(room).rposition(|it| !it.has_next);
-        let fits = ends.map_or(0, |at| at + 1);
+        let end = asked.iter().take(room).rposition(|it| !it.has_next);
+        let fits = end.map_or(0, |at| at + 1);
         for operation in &asked[..fits] {
             // SAFETY: whatever an operation points to lives as long as the program.
             let pushed = unsafe { queue.push(&operation.entry) };

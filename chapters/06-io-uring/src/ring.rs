@@ -6,8 +6,9 @@
 //! grow: whoever writes entries moves the `tail`, whoever reads them moves the `head`, and a number's
 //! place in the array is its last bits.
 //!
-//! The two sides meet in four pairs of a release and an acquire, and the comment at each of ours says what
-//! it pairs with. What an operation reads or writes has to live until it has completed. Here that is
+//! The two sides meet in five pairs of a release and an acquire, and the comment at each of ours says what
+//! it pairs with. (Here the kernel's side runs in our own call. It might run on another core, and the
+//! agreement is made for that.) What an operation reads or writes has to live until it has completed. Here that is
 //! easy: the answers are constants of the program, and what is received goes into [`Buffers`], which are
 //! never freed.
 
@@ -26,9 +27,6 @@ use crate::abi::{self, Buf, BufReg, Cqe, GeteventsArg, Params, Probe, ProbeOp, S
 
 /// How much is received at once: one byte more than a line may have, to see that it is too long.
 const BUFFER_BYTES: usize = oddeven::LINE_BYTES_MAX + 1;
-
-/// Where a kernel says whether it was told to allow io_uring to nobody (2), to a group (1), to all (0).
-const DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";
 
 /// What is discarded of a client's unread bytes at most.
 const DISCARDED_BYTES_MAX: u32 = 64 * 1024;
@@ -91,6 +89,22 @@ struct Places {
     completion_entries: u32,
 }
 
+impl Places {
+    fn of(params: &Params) -> Places {
+        let (sq, cq) = (&params.sq_off, &params.cq_off);
+        Places {
+            submission_head: sq.head as usize,
+            submission_tail: sq.tail as usize,
+            submission_flags: sq.flags as usize,
+            submission_entries: params.sq_entries,
+            completion_head: cq.head as usize,
+            completion_tail: cq.tail as usize,
+            completions: cq.cqes as usize,
+            completion_entries: params.cq_entries,
+        }
+    }
+}
+
 /// What became of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion<'a> {
@@ -130,8 +144,7 @@ impl Ring {
         let has_all = params.features & FEATURES == FEATURES;
         ensure!(has_all, too_old("io_uring_setup", "a feature is missing"));
         let ring = descriptor.as_raw_fd();
-        let sq = &params.sq_off;
-        let cq = &params.cq_off;
+        let (sq, cq) = (&params.sq_off, &params.cq_off);
         let in_memory = |errno| refused("mmap", errno);
         let bytes = [
             sq.array as usize + params.sq_entries as usize * size_of::<u32>(),
@@ -147,30 +160,18 @@ impl Ring {
                 .word(sq.array as usize + at as usize * size_of::<u32>())
                 .store(at, Ordering::Relaxed);
         }
-        let places = Places {
-            submission_head: sq.head as usize,
-            submission_tail: sq.tail as usize,
-            submission_flags: sq.flags as usize,
-            submission_entries: params.sq_entries,
-            completion_head: cq.head as usize,
-            completion_tail: cq.tail as usize,
-            completions: cq.cqes as usize,
-            completion_entries: params.cq_entries,
-        };
         let buffers = Buffers::new(ring, buffers.clamp(1, ENTRIES_MAX).next_power_of_two() as u16)?;
         probe(ring)?;
-        let (submitted, seen, lent) = (0, 0, None);
-        let has_overflowed = false;
         let mut ring = Ring {
             descriptor,
             queues,
             submissions,
-            places,
-            submitted,
-            seen,
+            places: Places::of(&params),
+            submitted: 0,
+            seen: 0,
             buffers,
-            lent,
-            has_overflowed,
+            lent: None,
+            has_overflowed: false,
         };
         // A filter may forbid this call alone: better to know now.
         ring.call(0, None).map_err(|errno| refused("io_uring_enter", errno))?;
@@ -211,7 +212,7 @@ impl Ring {
             }
         }
         asked.drain(..handed_in);
-        // Relaxed: it is a flag of the past, and the call above has ordered all that was before it.
+        // Relaxed: nothing is read because of it.
         let flags = self.queues.word(self.places.submission_flags).load(Ordering::Relaxed);
         self.has_overflowed |= flags & abi::SQ_CQ_OVERFLOW != 0;
         Ok(())
@@ -227,12 +228,8 @@ impl Ring {
         let head = self.queues.word(self.places.submission_head).load(Ordering::Acquire);
         let entries = self.places.submission_entries;
         let room = entries - self.submitted.wrapping_sub(head);
-        let mut fits = 0;
-        for (at, operation) in asked.iter().enumerate().take(room as usize) {
-            if !operation.has_next() {
-                fits = at + 1;
-            }
-        }
+        let end = asked.iter().take(room as usize).rposition(|it| !it.has_next());
+        let fits = end.map_or(0, |at| at + 1);
         for operation in &asked[..fits] {
             let place = self.submitted % entries;
             let at = self.submissions.at::<Sqe>(place as usize * size_of::<Sqe>());
@@ -611,18 +608,13 @@ fn refused(call: &str, errno: Errno) -> anyhow::Error {
             "io_uring is missing: this kernel was built without it, or a sandbox hides it; take Linux \
              6.1 or later, or ch05, which needs none"
         }
-        // A kernel that was told so, or a filter; the sysctl is of Linux 6.6, a filter says nothing.
+        Errno::EPERM if is_disabled() => {
+            "io_uring is forbidden by a setting of the kernel: as root, `sysctl \
+             kernel.io_uring_disabled=0` allows it"
+        }
         Errno::EPERM | Errno::EACCES => {
-            match fs::read_to_string(DISABLED).as_deref().map(str::trim) {
-                Ok("1" | "2") => {
-                    "io_uring is forbidden by the kernel's setting: `sysctl kernel.io_uring_disabled=0` (as \
-                 root) allows it"
-                }
-                _ => {
-                    "io_uring is forbidden by a seccomp filter, as containers have one: start it with a \
-                 profile that allows io_uring_setup, io_uring_enter and io_uring_register"
-                }
-            }
+            "io_uring is forbidden by a seccomp filter, as containers have one: take a profile that \
+             allows io_uring_setup, io_uring_enter and io_uring_register"
         }
         Errno::ENOMEM => {
             "no more memory may be locked: raise `ulimit -l` (RLIMIT_MEMLOCK), or take fewer --reactors"
@@ -631,6 +623,12 @@ fn refused(call: &str, errno: Errno) -> anyhow::Error {
         _ => "this is not expected: see the call's manual page",
     };
     anyhow!("{call}: {errno}: {remedy}")
+}
+
+/// Whether the kernel was told (since Linux 6.6) to allow io_uring to nobody, or not to everybody: 2 or 1.
+fn is_disabled() -> bool {
+    let setting = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    ["1", "2"].contains(&setting.trim())
 }
 
 fn too_old(call: &str, what: impl Display) -> anyhow::Error {
