@@ -35,7 +35,7 @@ use ring::{Operation, Ring};
 // ANCHOR: constants
 const BACKLOG: i32 = 4096;
 const BUFFERS: usize = 128;
-const COMPLETIONS_MAX: usize = 1024;
+const COMPLETIONS_MAX: usize = 256;
 const ENTRIES: usize = 256;
 const OPTIONS: [&str; 3] = ["--reactors", "--entries", "--buffers"];
 // ANCHOR_END: constants

@@ -36,7 +36,7 @@ use ring::{Operation, Ring};
 
 const BACKLOG: i32 = 4096;
 const BUFFERS: usize = 128;
-const COMPLETIONS_MAX: usize = 1024;
+const COMPLETIONS_MAX: usize = 256;
 const ENTRIES: usize = 256;
 const OPTIONS: [&str; 3] = ["--reactors", "--entries", "--buffers"];
 
