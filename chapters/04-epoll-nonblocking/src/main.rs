@@ -27,8 +27,7 @@ const LISTENER: u64 = 0;
 /// How long a client may take for its whole request and answer, from its accept.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long the listener is left alone at most when there is no descriptor for another client: the
-/// descriptors may be somebody else's, who will not tell us when they are free.
+/// How long nobody is accepted at most for want of a descriptor: it may be somebody else's to free.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// How many clients are taken in before those who are already in have their turn again.

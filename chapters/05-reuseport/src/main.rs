@@ -1,7 +1,7 @@
 //! Chapter 05: one reactor per core.
 //!
-//! Chapter 04's loop, once for each core: each has its own listener on the same address, its own epoll
-//! and its own clients, and they share nothing. A stop takes in whoever waits and finishes what is begun.
+//! Chapter 04's loop, once for each core, each with its own listener on the same address, epoll and
+//! clients: nothing is shared. A stop takes in whoever waits and finishes what is begun.
 
 mod command_line;
 mod cores;
@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::ExitCode;
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,8 +33,7 @@ const STOP: u64 = 1;
 /// How long a client may take for its whole request and answer, from its accept.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long the listener is left alone at most when there is no descriptor for another client: the
-/// descriptors may be somebody else's, who will not tell us when they are free.
+/// How long nobody is accepted at most for want of a descriptor: it may be somebody else's to free.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// How many clients are taken in before those who are already in have their turn again.
@@ -53,20 +53,20 @@ fn main() -> ExitCode {
         let reactors = reactors.unwrap_or(cores.len());
         let elders = group::Elders::on(address);
         elders.sentence().into_iter().for_each(command_line::say);
-        let mut listeners = vec![listen(address)?];
-        let address = command_line::bound(&listeners[0])?; // After port 0, the others need to know.
-        for _ in 1..reactors {
-            listeners.push(listen(address)?);
-        }
-        let first = listeners[0].try_clone().context("dup")?;
+        let first = listen(address)?;
+        let address = command_line::bound(&first)?; // After port 0, the others need to know.
+        let mut listeners = vec![first.try_clone().context("dup")?];
+        (1..reactors).try_for_each(|_| listen(address).map(|it| listeners.push(it)))?;
         let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
         signals.thread_block().context("sigprocmask")?; // For the reactors too, which inherit it.
         let stop = &EventFd::from_flags(EfdFlags::EFD_CLOEXEC).context("eventfd")?;
-        command_line::announce(&first)?;
+        let ready = &Barrier::new(2);
         thread::scope(|scope| {
             for (listener, core) in listeners.into_iter().zip(cores.into_iter().cycle()) {
-                scope.spawn(move || run(listener, core, stop));
+                scope.spawn(move || run(listener, core, stop, ready));
+                ready.wait(); // What it says of itself is true: all of it is there.
             }
+            command_line::announce(&first)?;
             signals.wait().context("sigwait")?;
             signals.thread_unblock().context("sigprocmask")?; // A second signal ends us at once.
             group::leave(&first, reactors, &elders)?;
@@ -77,9 +77,9 @@ fn main() -> ExitCode {
 }
 
 /// One reactor, to its end. If it cannot go on, the others must not go on without it.
-fn run(listener: OwnedFd, core: usize, stop: &EventFd) {
+fn run(listener: OwnedFd, core: usize, stop: &EventFd, ready: &Barrier) {
     cores::pin(core);
-    if let Err(error) = serve(listener, stop) {
+    if let Err(error) = serve(listener, stop, ready) {
         command_line::say(format_args!("a reactor: {error:#}"));
         std::process::exit(1);
     }
@@ -107,10 +107,11 @@ fn listen(address: SocketAddr) -> anyhow::Result<OwnedFd> {
 }
 
 // ANCHOR: serve
-fn serve(listener: OwnedFd, stop: &EventFd) -> anyhow::Result<()> {
+fn serve(listener: OwnedFd, stop: &EventFd, ready: &Barrier) -> anyhow::Result<()> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll_create1")?;
     epoll.add(&listener, readable(LISTENER)).context("epoll_ctl(ADD, listener)")?;
     epoll.add(stop, readable(STOP)).context("epoll_ctl(ADD, stop)")?;
+    ready.wait();
     // None when this reactor takes in nobody any more; then it ends with its last client.
     let (mut open, mut nobody_left) = (Some(listener), 0);
     let mut clients = HashMap::new();
@@ -225,7 +226,6 @@ fn accept(listener: &OwnedFd) -> anyhow::Result<(Vec<OwnedFd>, More)> {
 }
 // ANCHOR_END: accept
 
-/// What epoll tells of the two by which clients are taken in.
 fn watch(epoll: &Epoll, listener: &OwnedFd, stop: &EventFd, what: EpollFlags) -> nix::Result<()> {
     epoll.modify(listener, &mut EpollEvent::new(what, LISTENER))?;
     epoll.modify(stop, &mut EpollEvent::new(what, STOP))
