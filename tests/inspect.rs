@@ -9,10 +9,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use contract::build;
-use contract::inject::Injection;
+use contract::inject::{Fault, Injection};
 use contract::server::{Client, Server};
 use contract::verdicts;
 use libtest_mimic::{Arguments, Completion, Trial};
+use nix::errno::Errno;
 
 fn main() -> ExitCode {
     let plain = |name: &str, test: fn()| {
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         plain("an_event_loop_blocks_on_nothing_but_its_wait", event_loops_do_not_block),
         plain("every_socket_is_closed_on_exec", closed_on_exec),
         Trial::ignorable_test("an_answer_is_one_send", || Ok(one_send())),
+        Trial::ignorable_test("who_may_not_be_pinned_serves_unpinned", || Ok(unpinned())),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -90,6 +92,30 @@ fn one_send() -> Completion {
         }
         let sends = server.injector().unwrap().made(libc::SYS_sendto);
         assert_eq!(sends, 12, "{}: sends for twelve answers", column.name);
+    }
+    Completion::Completed
+}
+
+/// A container may forbid `sched_setaffinity`: the servers that pin their threads say so, and serve.
+fn unpinned() -> Completion {
+    for name in ["ch05", "ch06"] {
+        let exe = build::program(name).unwrap();
+        if let Err(error) = Server::start(&exe) {
+            return Completion::ignored_with(format!("NEEDS what {name} needs: {error:#}"));
+        }
+        let forbidden = [Fault::Fail(Errno::EPERM); 64];
+        let injection = Injection::new().on(libc::SYS_sched_setaffinity, &forbidden);
+        let server = match Server::start_with(&exe, injection) {
+            Ok(server) => server,
+            Err(error) => {
+                let needs = format!("NEEDS seccomp user notification: {error:#}");
+                return Completion::ignored_with(needs);
+            }
+        };
+        let heard = connect(server.address()).ask(b"7\n", LONG);
+        assert!(heard.is(b"Odd\n"), "{name}: {heard}");
+        let said = server.stderr();
+        assert!(said.contains("EPERM") && said.contains("served unpinned"), "{name} said {said:?}");
     }
     Completion::Completed
 }
