@@ -1059,7 +1059,7 @@ mod checks {
 
     #[test]
     fn what_one_machine_has_is_told() {
-        let text = "see /home/me/x\n/workspaces .github/workflows a/work/b\n`/root/y`\n";
+        let text = "see /home/me/x\n/workspaces .github/workflows a/work\n`/root`\n";
         let lock = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\nsource = \"registry+https://mirror/\"\n";
         let files = [("a.md", text), ("Cargo.lock", lock), ("tests/cmd/a.toml", text)];
         let expected = [("a.md", 1, "/home"), ("a.md", 3, "/root"), ("Cargo.lock", 2, "crates.io")];
