@@ -195,6 +195,7 @@ fn measure(
         command: records::command_line(),
         date: records::now_utc(),
         commit: records::commit(&workspace),
+        parameters: serde_json::Value::Null,
         machine: machine.clone(),
         noise: outcome.noise.clone(),
         interrupted,
@@ -219,12 +220,13 @@ fn about(experiment: &dyn Experiment, scale: &Scale, servers: usize) -> String {
 
 /// Writes the record and says where. Nothing is written over an older record if nothing was measured.
 fn keep(folder: &Path, outcome: &Outcome, provenance: &Provenance) -> Result<()> {
-    if outcome.records.is_empty() {
+    if outcome.table.is_empty() {
         println!("\nnothing was measured, so that no record is written");
         return Ok(());
     }
-    let chart = outcome.chart.as_deref();
-    let written = records::save(folder, &outcome.records, provenance, chart)?;
+    let chart: Vec<(&str, String)> =
+        outcome.chart.iter().map(|chart| (".svg", chart.clone())).collect();
+    let written = records::save(folder, &outcome.table, provenance, &chart)?;
     println!("\nwritten:");
     for file in written.files {
         println!("  {}", file.display());

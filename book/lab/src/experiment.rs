@@ -3,7 +3,7 @@
 use crate::{
     binaries::Binary,
     machine::Machine,
-    records::{Noise, Record},
+    records::{Noise, Table},
     screen::Screen,
 };
 use anyhow::Result;
@@ -69,8 +69,8 @@ pub struct Scale {
 /// What an experiment has shown.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What was measured, one row for each experiment, server, link, step and kind of stalled client.
-    pub records: Vec<Record>,
+    /// What was measured, row by row.
+    pub table: Table,
     /// What the reader is shown at the end.
     pub scoreboard: String,
     /// The answer to the question that was asked at the start, in a sentence.

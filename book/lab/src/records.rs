@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     env, fs,
     io::{Read, Write},
@@ -11,7 +11,18 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// One row for each experiment, server, link, kind of stalled client, and step.
+/// Rows of one kind, whatever they are made of: what the CSV of a record holds.
+///
+/// The first columns of every kind are `experiment,server,link,stall,stall_percent,seed,step`, as far as
+/// an experiment has them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    csv: Vec<u8>,
+    rows: usize,
+}
+
+/// One row for each experiment, server, link, kind of stalled client, seed, and step: of everything that
+/// drives a server with `stress`.
 ///
 /// Percentages are of what was scheduled; latencies count from the moment for which a request was
 /// scheduled, of the requests that were answered right; empty if there was none.
@@ -27,6 +38,8 @@ pub struct Record {
     pub stall: String,
     /// How many stalled clients come with 100 requests.
     pub stall_percent: f64,
+    /// The dice of the link or of the arrivals, from 1; empty where nothing is thrown.
+    pub seed: Option<u64>,
     /// From 1. A round, where nothing climbs.
     pub step: u32,
     /// Requests per second that were planned; 0 for a single request, and where there was no schedule.
@@ -71,6 +84,16 @@ pub struct Record {
     pub reactor: Option<usize>,
     /// The clients that came to it.
     pub reactor_clients: Option<usize>,
+    /// IP packets that came to the link in this step, both ways. Empty, as all that follow, on loopback.
+    pub link_packets: Option<u64>,
+    /// Of those, dropped because the link's queue was full.
+    pub dropped_full: Option<u64>,
+    /// Of those, lost by the link's dice.
+    pub dropped_lost: Option<u64>,
+    /// How late the link delivered, at the 99th percentile of the whole run.
+    pub lateness_p99_ms: Option<f64>,
+    /// Whether it was late by more than a run can bear: the machine was the limit, not the link.
+    pub spoiled: Option<bool>,
 }
 
 /// Where the numbers of a record come from.
@@ -84,6 +107,9 @@ pub struct Provenance {
     pub date: String,
     /// The commit of the repository, with `+changes` if files differ from it.
     pub commit: String,
+    /// What the numbers depend on: the scale, the servers, what is chosen. Null where nothing is.
+    #[serde(default)]
+    pub parameters: serde_json::Value,
     /// What it ran on.
     #[serde(flatten)]
     pub machine: Machine,
@@ -143,7 +169,7 @@ pub fn round(value: f64) -> f64 {
 ///
 /// # Errors
 /// If `writer` cannot be written to.
-pub fn write_csv(records: &[Record], writer: impl Write) -> Result<()> {
+pub fn write_csv<T: Serialize>(records: &[T], writer: impl Write) -> Result<()> {
     let mut csv = csv::Writer::from_writer(writer);
     for record in records {
         csv.serialize(record).context("write: the record")?;
@@ -154,38 +180,61 @@ pub fn write_csv(records: &[Record], writer: impl Write) -> Result<()> {
 /// Reads what [`write_csv`] wrote.
 ///
 /// # Errors
-/// If a row is not a [`Record`].
-pub fn read_csv(reader: impl Read) -> Result<Vec<Record>> {
+/// If a row is not a `T`.
+pub fn read_csv<T: DeserializeOwned>(reader: impl Read) -> Result<Vec<T>> {
     let mut csv = csv::Reader::from_reader(reader);
     csv.deserialize().map(|row| row.context("read: the record")).collect()
 }
 
-/// Writes `NAME.csv`, `NAME.json` and, if there is a chart, `NAME.svg` into `folder`.
+impl Table {
+    /// Of `rows`, which are of one kind.
+    ///
+    /// # Errors
+    /// If a row cannot be a line of a CSV: it holds a list or a map.
+    pub fn of<T: Serialize>(rows: &[T]) -> Result<Table> {
+        let mut csv = Vec::new();
+        write_csv(rows, &mut csv)?;
+        Ok(Table { csv, rows: rows.len() })
+    }
+
+    /// The rows again.
+    ///
+    /// # Errors
+    /// If they are not of this kind.
+    pub fn rows<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
+        read_csv(&self.csv[..])
+    }
+
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+}
+
+/// Writes `NAME.csv`, `NAME.json`, and `NAME.ENDING` for each of `beside`, into `folder`.
 ///
 /// # Errors
 /// If the folder cannot be made or a file cannot be written.
 pub fn save(
     folder: &Path,
-    records: &[Record],
+    table: &Table,
     provenance: &Provenance,
-    chart: Option<&str>,
+    beside: &[(&str, String)],
 ) -> Result<Written> {
     fs::create_dir_all(folder).with_context(|| format!("mkdir({})", folder.display()))?;
     let mut written = Written::default();
     let mut save = |ending: &str, content: &[u8]| {
-        let path = folder.join(format!("{}.{ending}", provenance.experiment));
+        let path = folder.join(format!("{}{ending}", provenance.experiment));
         fs::write(&path, content).with_context(|| format!("write({})", path.display()))?;
         written.files.push(path);
         anyhow::Ok(())
     };
-    let mut table = Vec::new();
-    write_csv(records, &mut table)?;
-    save("csv", &table)?;
+    save(".csv", &table.csv)?;
     let mut json = serde_json::to_vec_pretty(provenance).context("the provenance as JSON")?;
     json.push(b'\n');
-    save("json", &json)?;
-    if let Some(chart) = chart {
-        save("svg", chart.as_bytes())?;
+    save(".json", &json)?;
+    for (ending, content) in beside {
+        save(ending, content.as_bytes())?;
     }
     Ok(written)
 }
@@ -263,10 +312,10 @@ mod tests {
         let other = Record { correct: 0, p50_ms: None, client_bound: true, ..one.clone() };
         let mut file = Vec::new();
         write_csv(&[one.clone(), other.clone()], &mut file).unwrap();
-        assert_eq!(read_csv(&file[..]).unwrap(), [one, other]);
+        assert_eq!(read_csv::<Record>(&file[..]).unwrap(), [one, other]);
         let text = String::from_utf8(file).unwrap();
         assert!(
-            text.starts_with("experiment,server,link,stall,stall_percent,step,target_qps,"),
+            text.starts_with("experiment,server,link,stall,stall_percent,seed,step,target_qps,"),
             "{text}"
         );
         assert_eq!(text.lines().count(), 3);
@@ -274,7 +323,23 @@ mod tests {
 
     #[test]
     fn a_record_with_a_missing_column_is_refused() {
-        assert!(read_csv(&b"experiment,server\nrace,ch01\n"[..]).is_err());
+        assert!(read_csv::<Record>(&b"experiment,server\nrace,ch01\n"[..]).is_err());
+    }
+
+    #[test]
+    fn a_table_holds_rows_of_any_kind() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct Burst {
+            backlog: usize,
+            in_at_once: Option<usize>,
+        }
+        let rows =
+            [Burst { backlog: 16, in_at_once: Some(17) }, Burst { backlog: 1, in_at_once: None }];
+        let table = Table::of(&rows).unwrap();
+        assert_eq!(table.csv, b"backlog,in_at_once\n16,17\n1,\n");
+        assert_eq!(table.rows::<Burst>().unwrap(), rows);
+        assert!(table.rows::<Record>().is_err());
+        assert!(!table.is_empty() && Table::default().is_empty());
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use crate::{
     binaries::Binary,
     experiment::{Bench, Experiment, Outcome, Scale},
-    records::Record,
+    records::{Record, Table},
     servers::short,
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -84,6 +84,7 @@ impl Experiment for Spread {
         let server = bench.servers.first().context("no server to look at")?;
         let reactors = bench.machine.cores.max(REACTORS_MIN);
         let mut outcome = Outcome::default();
+        let mut rows = Vec::new();
         let mut text = format!(
             "CLIENTS PER REACTOR: {reactors} reactors of {}, an even share is {:.1} %\n{HEAD}",
             short(SERVER),
@@ -93,10 +94,11 @@ impl Experiment for Spread {
             let mut counted = Vec::new();
             for trial in 1..=trials {
                 if bench.stop.load(Ordering::Relaxed) {
+                    outcome.table = Table::of(&rows)?;
                     return Ok(outcome);
                 }
                 let counts = crowd(server, reactors, clients)?;
-                outcome.records.extend(records(&counts, clients, trial));
+                rows.extend(records(&counts, clients, trial));
                 counted.push(counts);
             }
             text += &describe(clients, &counted);
@@ -114,6 +116,7 @@ impl Experiment for Spread {
             }
             Err(error) => outcome.failures.push(format!("one reactor stands still: {error:#}")),
         }
+        outcome.table = Table::of(&rows)?;
         outcome.scoreboard = text;
         Ok(outcome)
     }

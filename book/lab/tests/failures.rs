@@ -10,6 +10,7 @@ use lab::{
     experiment::{Bench, Experiment, Outcome, Scale},
     machine::Machine,
     race::{Race, scoreboard::Tally},
+    records::Record,
     screen::Screen,
 };
 use libtest_mimic::{Arguments, Trial};
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
 
 fn the_others_are_measured_all_the_same() {
     let outcome = race(&machine(), &small());
+    let records: Vec<Record> = outcome.table.rows().expect("records");
     let failures = outcome.failures.join("\n");
     assert!(
         failures.contains(
@@ -69,16 +71,16 @@ fn the_others_are_measured_all_the_same() {
     assert!(failures.contains("ch03: bind: the address is in use"), "{failures}");
     for server in ["ch01", "ch04"] {
         for kind in ["silent", "half-line"] {
-            let tally = Tally::of(&outcome.records, server, kind).expect("a staircase");
+            let tally = Tally::of(&records, server, kind).expect("a staircase");
             assert_eq!((tally.steps, tally.scheduled), (2, 40), "{server} with {kind} clients");
             // Not all: on a busy machine the generator may be late and leave some out.
             assert!(tally.percent() > 50.0, "{server} with {kind} clients: {tally:?}");
         }
     }
     // Of 02, the step that it completed.
-    let half = Tally::of(&outcome.records, "ch02", "silent").expect("a step");
+    let half = Tally::of(&records, "ch02", "silent").expect("a step");
     assert_eq!((half.scheduled, half.first.target_qps), (10, 20.0));
-    assert_eq!(Tally::of(&outcome.records, "ch03", "silent"), None);
+    assert_eq!(Tally::of(&records, "ch03", "silent"), None);
     let board = outcome.scoreboard;
     assert_eq!(
         board.lines().filter(|line| line.ends_with(" †")).count(),
@@ -100,8 +102,9 @@ fn a_lack_of_descriptors_is_a_sentence() {
         outcome.failures
     );
     // The stalled client needs none to speak of, and was shown.
-    assert!(outcome.records.iter().all(|it| it.experiment == "race-stalled-client"));
-    assert_eq!(outcome.records.iter().filter(|it| it.server == "ch01").count(), 2);
+    let records: Vec<Record> = outcome.table.rows().expect("records");
+    assert!(records.iter().all(|it| it.experiment == "race-stalled-client"));
+    assert_eq!(records.iter().filter(|it| it.server == "ch01").count(), 2);
 }
 
 fn after_ctrl_c_there_is_a_report() {

@@ -10,7 +10,7 @@ pub mod stalled;
 use crate::{
     binaries::Binary,
     experiment::{Bench, Experiment, Outcome, Scale},
-    records::{Noise, Record},
+    records::{Noise, Record, Table},
     servers::short,
 };
 use anyhow::Result;
@@ -65,17 +65,23 @@ impl Experiment for Race {
     }
 
     fn run(&self, bench: &Bench<'_>) -> Result<Outcome> {
-        let mut race = Running { bench, outcome: Outcome::default(), demonstrations: Vec::new() };
+        let mut race = Running {
+            bench,
+            outcome: Outcome::default(),
+            records: Vec::new(),
+            demonstrations: Vec::new(),
+        };
         race.meet_one_stalled_client();
         let side_by_side = race.choose_side_by_side();
         race.climb(side_by_side);
-        Ok(race.finish())
+        race.finish()
     }
 }
 
 struct Running<'a> {
     bench: &'a Bench<'a>,
     outcome: Outcome,
+    records: Vec<Record>,
     demonstrations: Vec<Demonstration>,
 }
 
@@ -96,7 +102,7 @@ impl Running<'_> {
                         Ok(shown) => {
                             bench.screen.say(&format!("  {}", shown.sentence()));
                             self.outcome.findings.push(shown.sentence());
-                            self.outcome.records.push(shown.record());
+                            self.records.push(shown.record());
                             self.demonstrations.push(shown);
                         }
                         Err(error) => self.fail(format!("{error:#}")),
@@ -225,7 +231,7 @@ impl Running<'_> {
         for result in staircase::run_all(self.bench, jobs) {
             match result {
                 Ok(run) => {
-                    self.outcome.records.extend(run.records.iter().cloned());
+                    self.records.extend(run.records.iter().cloned());
                     if let Some(failure) = &run.failure {
                         self.fail(failure.clone());
                     }
@@ -240,19 +246,20 @@ impl Running<'_> {
         runs
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> Result<Outcome> {
         let Bench { scale, servers, .. } = *self.bench;
         let columns: Vec<Column> = servers.iter().map(|it| it.column).collect();
-        let records = &self.outcome.records;
+        let records = &self.records;
+        self.outcome.table = Table::of(records)?;
         self.outcome.scoreboard =
             scoreboard::scoreboard(&columns, records, &self.demonstrations, scale);
         self.outcome.answer = scoreboard::answer(&columns, records, &self.demonstrations);
         self.outcome.chart = chart::chart(&columns, records, scale);
         if scale.asserts && !self.stopped() {
-            let broken = broken_expectations(&self.outcome.records, &columns);
+            let broken = broken_expectations(&self.records, &columns);
             broken.into_iter().for_each(|sentence| self.fail(sentence));
         }
-        self.outcome
+        Ok(self.outcome)
     }
 
     /// Notes what went wrong, once.

@@ -10,7 +10,7 @@ pub mod cost;
 use crate::{
     binaries::Binary,
     experiment::{Bench, Experiment, Outcome, Scale},
-    records::Record,
+    records::{Record, Table},
     servers::short,
 };
 use anyhow::{Context, Result};
@@ -55,10 +55,11 @@ impl Experiment for Scaling {
     }
 
     fn run(&self, bench: &Bench<'_>) -> Result<Outcome> {
-        let mut scaling = Running { bench, outcome: Outcome::default(), lost: Vec::new() };
+        let mut scaling =
+            Running { bench, outcome: Outcome::default(), records: Vec::new(), lost: Vec::new() };
         scaling.on_one_core()?;
         scaling.on_all_cores()?;
-        Ok(scaling.finish())
+        scaling.finish()
     }
 }
 
@@ -82,6 +83,7 @@ impl Effort {
 struct Running<'a> {
     bench: &'a Bench<'a>,
     outcome: Outcome,
+    records: Vec<Record>,
     /// Programs that could not be measured once are not tried again.
     lost: Vec<String>,
 }
@@ -169,7 +171,7 @@ impl Running<'_> {
                 cost.first_error
             ));
         }
-        self.outcome.records.push(Record {
+        self.records.push(Record {
             experiment: experiment.into(),
             server: job.program.name.into(),
             step: round,
@@ -182,12 +184,13 @@ impl Running<'_> {
         self.outcome.failures.push(sentence);
     }
 
-    fn finish(mut self) -> Outcome {
-        let records = &self.outcome.records;
+    fn finish(mut self) -> Result<Outcome> {
+        let records = &self.records;
+        self.outcome.table = Table::of(records)?;
         self.outcome.scoreboard = board::board(records);
         self.outcome.answer = board::answer(records);
         self.outcome.findings.extend(board::findings(records));
-        self.outcome
+        Ok(self.outcome)
     }
 }
 

@@ -151,6 +151,7 @@ fn provenance(machine: Machine, workspace: &Path, failures: &[String]) -> Proven
         command: records::command_line(),
         date: records::now_utc(),
         commit: records::commit(workspace),
+        parameters: serde_json::Value::Null,
         machine,
         noise: None,
         interrupted: false,
