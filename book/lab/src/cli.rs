@@ -1,29 +1,16 @@
 //! The command: what may be asked for, and what is done around an experiment.
 
 use crate::{
-    binaries,
-    experiment::{self, Bench, EXPERIMENTS, Experiment, Outcome, Scale},
-    interrupt,
-    machine::Machine,
+    drive,
+    experiment::{self, EXPERIMENTS, Scale},
+    measure::{Folders, Session, Wish},
     question,
-    records::{self, Provenance},
-    scaling::{
-        self,
-        bare::{self, End},
-    },
-    screen::Screen,
-    servers, spread, trace,
+    scaling::bare::{self, End},
+    servers, trace,
 };
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use contract::verdicts::Column;
-use std::{
-    fmt::Write,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::atomic::Ordering,
-    time::Duration,
-};
+use std::{fmt::Write, process::ExitCode};
 
 /// Experiments with the servers of the chapters, on this machine; without a command: the race
 #[derive(Debug, Parser)]
@@ -45,6 +32,9 @@ enum Command {
     Spread(ShortArguments),
     /// Count the system calls that an answer takes, one client at a time and many at once
     Trace(trace::Arguments),
+    /// Be the clients of a run, as told on stdin
+    #[command(hide = true)]
+    Drive,
     /// Serve with the loop that the others are compared with, until it is killed
     #[command(hide = true)]
     Bare(BareArguments),
@@ -70,19 +60,11 @@ struct ShortArguments {
     /// Take little of everything: whether it works, not how well
     #[arg(long)]
     smoke: bool,
+    /// Begin anew, whatever an earlier start has done
+    #[arg(long)]
+    fresh: bool,
     #[command(flatten)]
     folders: Folders,
-}
-
-/// Where the programs come from, and where the record goes.
-#[derive(Debug, Default, Args)]
-pub(crate) struct Folders {
-    /// Write the record here instead of book/data/local
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) out: Option<PathBuf>,
-    /// Take the programs from here instead of building them
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) binaries: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -105,9 +87,10 @@ pub fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Command::Race(arguments) => race(arguments),
-        Command::Scaling(arguments) => short("scaling", &scaling::CHAPTERS, arguments),
-        Command::Spread(arguments) => short("spread", &[spread::SERVER], arguments),
+        Command::Scaling(arguments) => short("scaling", arguments),
+        Command::Spread(arguments) => short("spread", arguments),
         Command::Trace(arguments) => trace::command(arguments),
+        Command::Drive => drive::serve_orders().map(|()| ExitCode::SUCCESS),
         Command::Bare(arguments) => {
             let end = if arguments.at_once { End::AtOnce } else { End::Politely };
             bare::serve(end).map(|()| ExitCode::SUCCESS)
@@ -148,105 +131,26 @@ fn race(arguments: &RaceArguments) -> Result<ExitCode> {
         (_, true) => Scale::smoke(),
         _ => Scale::short(),
     };
-    let ask = |servers: &[Column]| if arguments.smoke { None } else { question::ask(servers) };
-    measure("race", &servers, &scale, &arguments.folders, ask)
-}
-
-/// An experiment whose servers are not chosen: those of `names` that there are.
-fn short(experiment: &str, names: &[&str], arguments: &ShortArguments) -> Result<ExitCode> {
-    let scale = if arguments.smoke { Scale::smoke() } else { Scale::short() };
-    measure(experiment, &servers::named(names), &scale, &arguments.folders, |_| None)
-}
-
-/// All that is done around an experiment: look at the machine, `ask` for a guess, build, run, show, keep.
-fn measure(
-    experiment: &str,
-    servers: &[Column],
-    scale: &Scale,
-    folders: &Folders,
-    ask: impl FnOnce(&[Column]) -> Option<String>,
-) -> Result<ExitCode> {
-    let experiment = experiment::find(experiment)?;
-    let screen = Screen::of_stderr();
-    let machine = Machine::look()?;
-    screen.say(&format!("the machine: {}", machine.line()));
-    for warning in machine.warnings() {
-        screen.say(&format!("  note: {warning}"));
-    }
-    let guess = ask(servers);
-    let workspace = binaries::workspace()?;
-    let binaries = match &folders.binaries {
-        Some(folder) => binaries::take(folder, servers)?,
-        None => binaries::build(&workspace, servers, &screen)?,
-    };
-    // Not before: until here, Ctrl-C simply ends us and the compilers.
-    let stop = interrupt::watch()?;
-    let (binaries, left_out) = binaries::that_may_run(binaries);
-    left_out.iter().for_each(|sentence| screen.say(&format!("  note: {sentence}")));
-    screen.say(&about(experiment, scale, binaries.len()));
-    let bench =
-        Bench { servers: &binaries, scale, machine: &machine, screen: &screen, stop: &stop };
-    let mut outcome = experiment.run(&bench)?;
-    outcome.findings.splice(0..0, left_out);
-    let interrupted = stop.load(Ordering::Relaxed);
-    let folder = folders.out.clone().unwrap_or_else(|| workspace.join("book/data/local"));
-    let provenance = Provenance {
-        experiment: experiment.name().into(),
-        command: records::command_line(),
-        date: records::now_utc(),
-        commit: records::commit(&workspace),
-        parameters: serde_json::Value::Null,
-        machine: machine.clone(),
-        noise: outcome.noise.clone(),
-        interrupted,
-        findings: outcome.findings.clone(),
-        failures: outcome.failures.clone(),
-    };
-    println!("\n{}", outcome.scoreboard.trim_end());
-    let saved = keep(&folder, &outcome, &provenance);
+    let mut guess = None;
+    let session = Session::open(&servers, &arguments.folders, || {
+        guess = if arguments.smoke { None } else { question::ask(&servers) };
+    })?;
+    let experiment = experiment::find("race")?;
+    let wish = Wish { experiment, servers: &servers, scale: &scale, fresh: false, skip: false };
+    let ended = session.conduct(&wish)?;
     if let Some(guess) = guess {
-        println!("\nyour guess:  {guess}\nmeasured:    {}", outcome.answer);
+        println!("\nyour guess:  {guess}\nmeasured:    {}", ended.answer);
     }
-    Ok(end(&outcome, interrupted, saved))
+    Ok(ended.say())
 }
 
-fn about(experiment: &dyn Experiment, scale: &Scale, servers: usize) -> String {
-    let time = match experiment.about(scale, servers) {
-        short if short < Duration::from_secs(100) => format!("{} s", short.as_secs()),
-        long => format!("{:.0} minutes", long.as_secs_f64() / 60.0),
-    };
-    format!("{} takes about {time}; Ctrl-C ends it early", experiment.name())
-}
-
-/// Writes the record and says where. Nothing is written over an older record if nothing was measured.
-fn keep(folder: &Path, outcome: &Outcome, provenance: &Provenance) -> Result<()> {
-    if outcome.table.is_empty() {
-        println!("\nnothing was measured, so that no record is written");
-        return Ok(());
-    }
-    let chart: Vec<(&str, String)> =
-        outcome.chart.iter().map(|chart| (".svg", chart.clone())).collect();
-    let written = records::save(folder, &outcome.table, provenance, &chart)?;
-    println!("\nwritten:");
-    for file in written.files {
-        println!("  {}", file.display());
-    }
-    Ok(())
-}
-
-fn end(outcome: &Outcome, interrupted: bool, saved: Result<()>) -> ExitCode {
-    if !outcome.failures.is_empty() {
-        eprintln!("\nnot all could be measured as it should:");
-        for failure in &outcome.failures {
-            eprintln!("  {failure}");
-        }
-    }
-    if let Err(error) = &saved {
-        eprintln!("\ncargo lab: {error:#}");
-    }
-    match (interrupted, outcome.failures.is_empty() && saved.is_ok()) {
-        (true, _) => ExitCode::from(130),
-        (false, true) => ExitCode::SUCCESS,
-        (false, false) => ExitCode::FAILURE,
-    }
+/// An experiment of which nothing is chosen but its length.
+fn short(name: &str, arguments: &ShortArguments) -> Result<ExitCode> {
+    let experiment = experiment::find(name)?;
+    let scale = if arguments.smoke { Scale::smoke() } else { Scale::short() };
+    let servers = experiment.servers();
+    let session = Session::open(&servers, &arguments.folders, || {})?;
+    let wish =
+        Wish { experiment, servers: &servers, scale: &scale, fresh: arguments.fresh, skip: false };
+    Ok(session.conduct(&wish)?.say())
 }

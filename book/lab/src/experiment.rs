@@ -2,12 +2,18 @@
 
 use crate::{
     binaries::Binary,
+    drive::Crowd,
+    journal::Journal,
     machine::Machine,
     records::{Noise, Table},
     screen::Screen,
 };
 use anyhow::Result;
+use contract::verdicts::{CHAPTERS, Column};
+use serde::Serialize;
+use serde_json::Value;
 use std::{sync::atomic::AtomicBool, time::Duration};
+use stress::StallKind;
 
 /// Every experiment, in the order of `cargo lab list`.
 pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] =
@@ -26,6 +32,16 @@ pub trait Experiment {
 
     /// About how long it takes, without the build.
     fn about(&self, scale: &Scale, servers: usize) -> Duration;
+
+    /// The servers that take part, if the reader does not choose.
+    fn servers(&self) -> Vec<Column> {
+        CHAPTERS.to_vec()
+    }
+
+    /// What its numbers depend on besides the scale and the servers; null if nothing is chosen.
+    fn parameters(&self) -> Value {
+        Value::Null
+    }
 
     /// Runs it. A server that fails is no error: it is named in [`Outcome::failures`], and the others
     /// are measured all the same.
@@ -47,10 +63,12 @@ pub struct Bench<'a> {
     pub screen: &'a Screen,
     /// Set when the reader has had enough.
     pub stop: &'a AtomicBool,
+    /// What an earlier start of the same has done already, and where this one notes what it has done.
+    pub journal: &'a Journal,
 }
 
 /// How long and how hard an experiment is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scale {
     /// Requests per second of each step.
     pub rates: Vec<f64>,
@@ -83,6 +101,8 @@ pub struct Outcome {
     pub noise: Option<Noise>,
     /// What could not be measured and why, a sentence each.
     pub failures: Vec<String>,
+    /// How much of it is still to be done: the journal is kept until nothing is.
+    pub missing: usize,
 }
 
 /// The experiment called `name`.
@@ -123,6 +143,23 @@ impl Scale {
             hold: Duration::from_secs(10),
             timeout: Duration::from_secs(15),
             ..Scale::short()
+        }
+    }
+
+    /// The clients of a staircase, of whom `percent` in 100 are of this `kind`.
+    pub fn crowd(&self, kind: StallKind, percent: f64) -> Crowd {
+        Crowd { stall: kind.name().into(), stall_percent: percent, ..self.nobody_stalls() }
+    }
+
+    /// The clients of a staircase, of whom nobody stalls.
+    pub fn nobody_stalls(&self) -> Crowd {
+        Crowd {
+            rates: self.rates.clone(),
+            hold: self.hold,
+            timeout: self.timeout,
+            stall: "none".into(),
+            stall_percent: 0.0,
+            poisson: None,
         }
     }
 

@@ -7,9 +7,12 @@
 
 pub mod binaries;
 pub mod cli;
+pub mod drive;
 pub mod experiment;
 pub mod interrupt;
+pub mod journal;
 pub mod machine;
+pub mod measure;
 pub mod question;
 pub mod race;
 pub mod records;

@@ -9,10 +9,13 @@ use crate::{
     binaries::Binary,
     experiment::{Bench, Experiment, Outcome, Scale},
     records::{Record, Table},
-    servers::short,
+    servers::{named, short},
 };
 use anyhow::{Context, Result, bail, ensure};
-use contract::server::{Client, Server};
+use contract::{
+    server::{Client, Server},
+    verdicts::Column,
+};
 use nix::{
     sys::{
         ptrace::{self, Options},
@@ -73,6 +76,10 @@ impl Experiment for Spread {
 
     fn prediction(&self) -> &'static str {
         "10 clients leave a reactor idle now and then, 10,000 are even; who hashes to the slow one waits."
+    }
+
+    fn servers(&self) -> Vec<Column> {
+        named(&[SERVER])
     }
 
     fn about(&self, scale: &Scale, _: usize) -> Duration {

@@ -8,6 +8,7 @@ use contract::verdicts::CHAPTERS;
 use lab::{
     binaries::{Binary, take},
     experiment::{Bench, Experiment, Outcome, Scale},
+    journal::Journal,
     machine::Machine,
     race::{Race, scoreboard::Tally},
     records::Record,
@@ -212,6 +213,7 @@ fn race(machine: &Machine, scale: &Scale) -> Outcome {
         machine,
         screen: &Screen::Quiet,
         stop: &AtomicBool::new(false),
+        journal: &Journal::nowhere(),
     };
     Race.run(&bench).expect("something can be measured")
 }

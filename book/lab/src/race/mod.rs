@@ -9,6 +9,7 @@ pub mod stalled;
 
 use crate::{
     binaries::Binary,
+    drive::Run,
     experiment::{Bench, Experiment, Outcome, Scale},
     records::{Noise, Record, Table},
     servers::short,
@@ -16,7 +17,7 @@ use crate::{
 use anyhow::Result;
 use contract::verdicts::Column;
 use scoreboard::Tally;
-use staircase::{Job, Run};
+use staircase::Job;
 use stalled::Demonstration;
 use std::{sync::atomic::Ordering, time::Duration};
 use stress::StallKind;

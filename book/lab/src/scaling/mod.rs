@@ -11,9 +11,10 @@ use crate::{
     binaries::Binary,
     experiment::{Bench, Experiment, Outcome, Scale},
     records::{Record, Table},
-    servers::short,
+    servers::{named, short},
 };
 use anyhow::{Context, Result};
+use contract::verdicts::Column;
 use cost::{Cost, Job, Program};
 use std::{env, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
@@ -46,6 +47,10 @@ impl Experiment for Scaling {
 
     fn prediction(&self) -> &'static str {
         "04 and 05 cost what a bare loop does, 06 a little less; twice the reactors is not twice the answers."
+    }
+
+    fn servers(&self) -> Vec<Column> {
+        named(&CHAPTERS)
     }
 
     fn about(&self, scale: &Scale, servers: usize) -> Duration {

@@ -9,8 +9,8 @@ pub mod table;
 
 use crate::{
     binaries::{self, Binary},
-    cli::Folders,
     machine::Machine,
+    measure::Folders,
     records::{self, Provenance},
     screen::Screen,
     servers,
