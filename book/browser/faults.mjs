@@ -48,6 +48,7 @@ export const FAULTS = {
 <text x="145" y="34" text-anchor="middle" style="fill: #fff">on dark</text><text x="10" y="20">a label</text>`, '', NUMBERS)}
 <h2 id="below">Below</h2><p><a href="#below">here</a>, <a href="index.html">there</a>,
 <a href="https://stalled-client.invalid/">outside, where nobody is asked</a></p>
+<div class="table-wrapper" style="width: 200px; overflow-x: auto"><table style="width: 800px"><tr><th>wide</th></tr></table></div>
 <pre><code class="hljs" style="display: block; overflow-x: auto">
 ${'a long line of code '.repeat(20)}<span style="color: #888">pale</span></code></pre>`,
   },
@@ -129,6 +130,11 @@ ${figure(`${LINE}<text class="dark" x="10" y="20">black on ayu</text>`)}`,
     body: `<style>@media print { .navy .pale { stroke: #eee } }</style>${figure('<path class="line pale" d="M10,50 L290,10"/>')}`,
   },
   'axe.html': { checks: ['axe'], says: 'image-alt', body: '<img src="black.svg" width="20" height="20">' },
+  'axe-scroller.html': {
+    checks: ['axe'],
+    says: 'scrollable-region-focusable',
+    body: '<div style="width: 200px; overflow-x: auto"><p style="width: 800px">A box of our own, without the keyboard</p></div>',
+  },
   'axe-ayu.html': {
     checks: ['axe'],
     says: 'ayu',

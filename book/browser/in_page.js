@@ -18,6 +18,9 @@ globalThis.reader = (() => {
   // The figures, but not the little signs that mdBook puts beside notes and on buttons.
   const FIGURES = 'main figure svg, main figure img, main p > img, main svg[role="img"]';
 
+  // How long a style sheet of the book may take.
+  const SHEETS_MS = 10_000;
+
   const WHITE = [255, 255, 255, 1];
 
   function figures() {
@@ -311,11 +314,18 @@ globalThis.reader = (() => {
   }
 
   // As the reader does it. A page without mdBook's list of themes only has the name to change.
-  function wear(theme, all) {
+  async function wear(theme, all) {
     const button = document.getElementById(`mdbook-theme-${theme}`);
     if (button) button.click();
     else document.documentElement.classList.replace(all.find((it) => document.documentElement.matches(`.${it}`)), theme);
     if (!document.documentElement.matches(`.${theme}`)) throw new Error(`the theme ${theme} cannot be chosen`);
+    // A style sheet that is switched on again is loaded again.
+    const sheets = [...document.querySelectorAll('link[rel="stylesheet"]')];
+    const end = performance.now() + SHEETS_MS;
+    while (sheets.some((it) => !it.disabled && !it.sheet)) {
+      if (performance.now() > end) throw new Error(`the style sheets of ${theme} are not loaded`);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
   }
 
   // Half a second of changing colours would be measured halfway.
@@ -325,15 +335,17 @@ globalThis.reader = (() => {
     document.head.append(style);
   }
 
-  // What axe finds in <main>, by all rules or by these, but not in the elements that are somebody else's.
-  async function accessible(others, rules) {
-    const options = { resultTypes: ['violations'] };
+  // What axe finds in <main>, by all rules or by these, but not in the elements that are somebody else's, and
+  // without what is excused.
+  async function accessible(others, excused, rules) {
+    const options = { resultTypes: ['violations'], elementRef: true };
     if (rules) options.runOnly = rules;
     const exclude = others.filter((it) => document.querySelector(`main ${it}`)).map((it) => [`main ${it}`]);
     const { violations } = await axe.run({ include: [['main']], exclude }, options);
     const found = [];
     for (const rule of violations) {
       for (const node of rule.nodes) {
+        if (excused.some((it) => it.rule === rule.id && node.element?.matches(it.element))) continue;
         const said = [...node.any, ...node.all, ...node.none].map((it) => it.message);
         found.push({
           where: `${node.target.flat().join(' ')}: ${node.html.replaceAll(/\s+/g, ' ').slice(0, 100)}`,
