@@ -30,6 +30,14 @@ enum Command {
     Scaling(ShortArguments),
     /// Count the clients that come to each reactor of 05, and let one reactor stand still
     Spread(ShortArguments),
+    /// Let clients of each kind stall, few and more, and see who is answered and how late
+    Stalls(ShortArguments),
+    /// Let silent clients fill the queue of 02, and compare its delay with the one that was predicted
+    Patience(ShortArguments),
+    /// Measure what a client costs in memory that does nothing, in 04, 05 and 06
+    Memory(ShortArguments),
+    /// Count the system calls of an answer, of every chapter, as a record
+    Syscalls(ShortArguments),
     /// Count the system calls that an answer takes, one client at a time and many at once
     Trace(trace::Arguments),
     /// Be the clients of a run, as told on stdin
@@ -89,6 +97,10 @@ pub fn main() -> ExitCode {
         Command::Race(arguments) => race(arguments),
         Command::Scaling(arguments) => short("scaling", arguments),
         Command::Spread(arguments) => short("spread", arguments),
+        Command::Stalls(arguments) => short("stalls", arguments),
+        Command::Patience(arguments) => short("patience", arguments),
+        Command::Memory(arguments) => short("memory", arguments),
+        Command::Syscalls(arguments) => short("syscalls", arguments),
         Command::Trace(arguments) => trace::command(arguments),
         Command::Drive => drive::serve_orders().map(|()| ExitCode::SUCCESS),
         Command::Bare(arguments) => {

@@ -5,6 +5,7 @@
 
 use crate::{
     binaries::Binary,
+    experiment,
     race::scoreboard::{ms, thousands},
     records::{Record, round},
     screen::{Bar, Screen},
@@ -454,6 +455,20 @@ fn warnings(job: &Job<'_>, steps: &[Step]) -> Vec<String> {
     bound.collect()
 }
 
+/// The rows of `runs`; what went wrong with them goes into `outcome`.
+pub fn gather(runs: Vec<Option<Result<Run>>>, outcome: &mut experiment::Outcome) -> Vec<Record> {
+    let mut records = Vec::new();
+    for run in experiment::rows(runs, outcome) {
+        outcome.missing += usize::from(!run.is_whole());
+        records.extend(run.records);
+        outcome.findings.extend(run.warnings);
+        if let Some(failure) = run.failure {
+            outcome.fail(failure);
+        }
+    }
+    records
+}
+
 /// Clients by what the stalled ones among them do.
 pub fn who(stall: &str) -> String {
     if stall == "none" { "nobody stalls".into() } else { format!("{stall} clients") }
@@ -475,6 +490,11 @@ impl Run {
         };
         let ended = if self.failure.is_some() { ", then it ended" } else { "" };
         format!("{}, {}: {result}{ended}", short(&self.server), who(&self.stall))
+    }
+
+    /// Whether nothing of it is to be done again.
+    pub fn is_whole(&self) -> bool {
+        !self.interrupted && self.failure.is_none()
     }
 
     /// Answered right, of how many that were scheduled.

@@ -16,8 +16,15 @@ use std::{sync::atomic::AtomicBool, time::Duration};
 use stress::StallKind;
 
 /// Every experiment, in the order of `cargo lab list`.
-pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] =
-    &[&crate::race::Race, &crate::scaling::Scaling, &crate::spread::Spread];
+pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] = &[
+    &crate::race::Race,
+    &crate::stalls::Stalls,
+    &crate::patience::Patience,
+    &crate::scaling::Scaling,
+    &crate::spread::Spread,
+    &crate::syscalls::Syscalls,
+    &crate::memory::Memory,
+];
 
 /// A question that this machine can answer by running servers.
 pub trait Experiment {
@@ -103,6 +110,31 @@ pub struct Outcome {
     pub failures: Vec<String>,
     /// How much of it is still to be done: the journal is kept until nothing is.
     pub missing: usize,
+}
+
+/// What came of each run, without those that failed: they are named in `outcome`, each sentence once.
+pub fn rows<R>(runs: Vec<Option<Result<R>>>, outcome: &mut Outcome) -> Vec<R> {
+    let mut rows = Vec::new();
+    for run in runs {
+        match run {
+            Some(Ok(row)) => rows.push(row),
+            Some(Err(error)) => {
+                outcome.missing += 1;
+                outcome.fail(format!("{error:#}"));
+            }
+            None => outcome.missing += 1,
+        }
+    }
+    rows
+}
+
+impl Outcome {
+    /// Notes what went wrong, once.
+    pub fn fail(&mut self, sentence: String) {
+        if !self.failures.contains(&sentence) {
+            self.failures.push(sentence);
+        }
+    }
 }
 
 /// The experiment called `name`.

@@ -99,7 +99,7 @@ impl Machine {
 }
 
 /// Descriptors for everything that is not a connection: files, pipes of children, epoll.
-const DESCRIPTORS_OWN: u64 = 128;
+pub const DESCRIPTORS_OWN: u64 = 128;
 
 fn read(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())

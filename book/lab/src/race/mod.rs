@@ -267,8 +267,8 @@ impl Running<'_> {
     fn fail(&mut self, sentence: String) {
         if !self.outcome.failures.contains(&sentence) {
             self.bench.screen.say(&format!("  {sentence}"));
-            self.outcome.failures.push(sentence);
         }
+        self.outcome.fail(sentence);
     }
 
     fn stopped(&self) -> bool {

@@ -34,7 +34,7 @@ pub const PREDICTION: &str =
     "01 to 05 make some for each client, however many wait; a ring makes one for many clients.";
 
 /// What every record says of itself.
-const CAUTION: &str = "start_us and duration_us include the tracer, which stops the server before and \
+pub const CAUTION: &str = "start_us and duration_us include the tracer, which stops the server before and \
                        after each call: they give the order, and no latency";
 
 /// What may be said on the command line.
@@ -99,7 +99,7 @@ pub fn command(arguments: &Arguments) -> Result<ExitCode> {
     let bar = screen.bar("tracing");
     for (at, binary) in binaries.iter().enumerate() {
         bar.at(at as f64 / binaries.len() as f64, binary.column.name);
-        match look(binary, arguments) {
+        match look(binary, arguments.clients, arguments.batch, arguments.reactors) {
             Ok(one) => seen.push(one),
             Err(error) if error.is::<Refused>() => return Err(error.context("NEEDS ptrace")),
             Err(error) => failures.push(format!("{}: {error:#}", binary.column.name)),
@@ -123,17 +123,21 @@ pub fn command(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn look(binary: &Binary, arguments: &Arguments) -> Result<Seen> {
-    let server = trace::start(&binary.path, usize::try_from(arguments.reactors)?)?;
+/// Traces a server with `reactors`: `clients` who ask one at a time, and `batch` at once.
+///
+/// # Errors
+/// If it cannot be started, or this machine does not let us trace it ([`Refused`]).
+pub fn look(binary: &Binary, clients: u32, batch: u32, reactors: u32) -> Result<Seen> {
+    let server = trace::start(&binary.path, usize::try_from(reactors)?)?;
     // What is allocated once is not the price of an answer.
     trace::one_at_a_time(&server, 1)?;
-    let idle = trace::one_at_a_time(&server, usize::try_from(arguments.clients)?)?;
-    let tried = usize::try_from(arguments.batch)?;
+    let idle = trace::one_at_a_time(&server, usize::try_from(clients)?)?;
+    let tried = usize::try_from(batch)?;
     Ok(Seen { column: binary.column, idle, tried, batch: trace::batch(&server, tried)? })
 }
 
 /// Who was not answered, or not while we looked, in a sentence.
-fn unanswered(seen: &Seen) -> Option<String> {
+pub fn unanswered(seen: &Seen) -> Option<String> {
     let name = seen.column.name;
     let heard = seen.idle.unanswered.as_ref().or(seen.batch.unanswered.as_ref());
     if let Some(heard) = heard {

@@ -11,6 +11,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// What the rows are called: one client at a time, and all at once.
+const NAMES: [&str; 2] = ["trace-idle", "trace-batch"];
+
 /// The call that stands for all calls.
 pub const ALL: &str = "all";
 
@@ -86,11 +89,11 @@ pub fn save(folder: &Path, seen: &[Seen], provenance: &Provenance) -> Result<Vec
     fs::create_dir_all(folder).with_context(|| format!("mkdir({})", folder.display()))?;
     let mut csv = csv::Writer::from_writer(Vec::new());
     let mut timelines = Vec::new();
+    for row in counts(seen, NAMES) {
+        csv.serialize(row).context("the counts as CSV")?;
+    }
     for server in seen {
-        for (experiment, trace) in [("trace-idle", &server.idle), ("trace-batch", &server.batch)] {
-            for row in rows(experiment, server.column.name, trace) {
-                csv.serialize(row).context("the counts as CSV")?;
-            }
+        for (experiment, trace) in NAMES.into_iter().zip([&server.idle, &server.batch]) {
             timelines.push(Timeline {
                 experiment: experiment.into(),
                 server: server.column.name.into(),
@@ -113,6 +116,17 @@ pub fn save(folder: &Path, seen: &[Seen], provenance: &Provenance) -> Result<Vec
         written.push(path);
     }
     Ok(written)
+}
+
+/// The counts of all servers; `names` are what the rows are called: one client at a time, and all at once.
+pub fn counts(seen: &[Seen], names: [&str; 2]) -> Vec<Count> {
+    let mut counts = Vec::new();
+    for server in seen {
+        for (experiment, trace) in names.into_iter().zip([&server.idle, &server.batch]) {
+            counts.extend(rows(experiment, server.column.name, trace));
+        }
+    }
+    counts
 }
 
 /// The rows of one trace, the most frequent call first, and last all of them.
