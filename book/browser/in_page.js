@@ -158,7 +158,7 @@ globalThis.reader = (() => {
     for (const shape of svg.querySelectorAll('path, line, rect, circle, ellipse, polyline, polygon, text')) {
       if (shape.closest('defs, marker, clipPath, mask, pattern, symbol')) continue;
       const style = getComputedStyle(shape);
-      if (style.display === 'none' || style.visibility !== 'visible') continue;
+      if (!shape.checkVisibility({ visibilityProperty: true })) continue;
       const alpha = opacity(shape);
       const paint = (kind) => (/^(none|url)/.test(style[kind])
         ? null
