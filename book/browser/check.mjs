@@ -6,8 +6,7 @@
 // $CHROMIUM is the browser, $AXE the file axe.min.js; book/browser/run finds both.
 
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import { Chromium } from './chromium.mjs';
@@ -63,14 +62,12 @@ async function main() {
   }
   const axe = process.env.AXE ? await readFile(process.env.AXE, 'utf8') : null;
   const chromium = await Chromium.start(process.env.CHROMIUM ?? 'chromium');
+  const leave = (status) => chromium.close().finally(() => process.exit(status));
   const timer = setTimeout(() => {
     console.log(`FAILED: not through after ${ALL_MS / 1000} s`);
-    chromium.child.kill('SIGKILL');
-    process.exit(1);
+    leave(1);
   }, ALL_MS);
-  for (const signal of ['SIGINT', 'SIGTERM']) {
-    process.once(signal, () => chromium.close().finally(() => process.exit(130)));
-  }
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leave(130));
   try {
     console.log(`${chromium.version}${axe ? '' : '\nNEEDS axe-core: npm has to reach its registry'}`);
     return what === '--self-test' ? await testItself(chromium, axe) : await checkBook(chromium, axe, what);
@@ -124,23 +121,20 @@ function tell(page, check, findings) {
 
 // A check that cannot fail is worse than none: each fault is found, by its checks and by no other.
 async function testItself(chromium, axe) {
-  const book = await mkdtemp(join(tmpdir(), 'book-faults-'));
+  const book = join(chromium.folder, 'faults');
   const count = { passed: 0, failed: 0, skipped: 0 };
-  try {
-    await writeFaultyBook(book);
-    await readBook(chromium, axe, book, (page, results) => {
-      const { checks, says } = FAULTS[page];
-      const found = results.filter(([, findings]) => findings?.length);
-      const named = `${found.map(([check]) => check)}` === `${checks}`
-        && (!checks.length || found[0][1].some((it) => saidIn(it, says)));
-      const how = checks[0] === 'axe' && !axe ? 'skipped' : named ? 'passed' : 'failed';
-      count[how] += 1;
-      console.log(`${page}: ${checks.join(', ') || 'nothing'} to be found: ${how}`);
-      if (how === 'failed') for (const [check, findings] of found) tell(page, check, findings);
-    });
-  } finally {
-    await rm(book, { recursive: true, force: true });
-  }
+  await mkdir(book);
+  await writeFaultyBook(book);
+  await readBook(chromium, axe, book, (page, results) => {
+    const { checks, says } = FAULTS[page];
+    const found = results.filter(([, findings]) => findings?.length);
+    const named = `${found.map(([check]) => check)}` === `${checks}`
+      && (!checks.length || found[0][1].some((it) => saidIn(it, says)));
+    const how = checks[0] === 'axe' && !axe ? 'skipped' : named ? 'passed' : 'failed';
+    count[how] += 1;
+    console.log(`${page}: ${checks.join(', ') || 'nothing'} to be found: ${how}`);
+    if (how === 'failed') for (const [check, findings] of found) tell(page, check, findings);
+  });
   console.log(`\nbrowser test result: ${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped (self-test)`);
   return count.failed ? 1 : 0;
 }

@@ -30,8 +30,8 @@ export class Chromium {
   // Starts `program` with an empty profile. Rejects when it does not answer, with its last words.
   static async start(program) {
     const chromium = new Chromium();
-    chromium.profile = await mkdtemp(join(tmpdir(), 'book-browser-'));
-    chromium.child = spawn(program, [...FLAGS, `--user-data-dir=${chromium.profile}`], {
+    chromium.folder = await mkdtemp(join(tmpdir(), 'book-browser-'));
+    chromium.child = spawn(program, [...FLAGS, `--user-data-dir=${join(chromium.folder, 'profile')}`], {
       stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'],
     });
     chromium.listen();
@@ -45,6 +45,8 @@ export class Chromium {
   }
 
   constructor() {
+    // What is to go with the browser.
+    this.folder = null;
     this.stderr = '';
     this.last = 0;
     this.waiting = new Map();
@@ -78,7 +80,7 @@ export class Chromium {
     });
   }
 
-  // Ends the browser, and only it, by the handle of the child; and removes its profile.
+  // Ends the browser, and only it, by the handle of the child; and removes its folder.
   async close() {
     if (this.child.exitCode === null && this.child.signalCode === null && !this.gone) {
       const ended = new Promise((resolve) => this.child.once('exit', resolve));
@@ -88,7 +90,7 @@ export class Chromium {
       clearTimeout(timer);
     }
     // Its helpers may still write for a moment.
-    await rm(this.profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+    await rm(this.folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
   }
 
   listen() {
