@@ -171,7 +171,7 @@ impl Chart<'_> {
         let mut top = if self.panel.name.is_some() { 22.0 } else { 0.0 };
         let mut plots = Vec::new();
         for title in &spec.y_titles {
-            top += LINE_HEIGHT * wrapped(title, self.size.width).len() as f64 + 8.0;
+            top += LINE_HEIGHT * wrapped(title, self.size.width).len() as f64 + 11.0;
             plots.push((top, top + plot_height));
             top += plot_height + 14.0;
         }
@@ -209,7 +209,7 @@ impl Chart<'_> {
     fn axes(&self, layout: &Layout, at: usize) -> String {
         let (top, bottom) = layout.plots[at];
         let titles = wrapped(&self.spec.y_titles[at], self.size.width);
-        let first = top - 9.0 - LINE_HEIGHT * (titles.len() - 1) as f64;
+        let first = top - 12.0 - LINE_HEIGHT * (titles.len() - 1) as f64;
         let mut svg = String::new();
         for (row, title) in titles.iter().enumerate() {
             svg += &text(0.0, first + LINE_HEIGHT * row as f64, "axis", title);

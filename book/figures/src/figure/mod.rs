@@ -33,13 +33,13 @@ pub fn render(body: &str, id: &str, sources: &Sources) -> Result<Drawn> {
     let origin = sources.ours.origin(&spec.record)?;
     let mut data = data::gather(&spec, &ours)?;
     let mut notes = Vec::new();
-    let mut origins = vec![origin_of(&origin)];
+    let mut origins = vec![format!("Measured: {}", origin_of(&origin))];
     if sources.yours.has(&spec.record) {
         let yours = sources.yours.table(&spec.record);
         match yours.and_then(|it| data::overlay(&mut data, &spec, &it)) {
             Ok(()) => origins.push(match sources.yours.origin(&spec.record) {
-                Ok(origin) => format!("Dotted: yours. {}", origin_of(&origin)),
-                Err(_) => "Dotted: yours, which does not say where it comes from.".to_owned(),
+                Ok(origin) => format!("Dotted, yours: {}", origin_of(&origin)),
+                Err(_) => "Dotted, yours: of an origin that it does not tell.".to_owned(),
             }),
             Err(fault) => notes.push(format!("your own record is left out of a figure: {fault}")),
         }
@@ -71,13 +71,13 @@ fn charts(spec: &Spec, data: &Data, id: &str) -> Result<String> {
     Ok(charts)
 }
 
-/// What bands are, if there are any.
+/// What lines and bands are, if there are bands.
 fn repeats(data: &Data) -> String {
     let count = data.values(|_| true).map(|it| it.count).max().unwrap_or(0);
     if count < 2 {
         return String::new();
     }
-    format!("Lines: the median of {count} repeats; bands: from the least to the greatest. ")
+    format!("Drawn: the median of {count} repeats, and from the least to the greatest. ")
 }
 
 /// Where a record comes from, in a line of HTML. What it does not say is left out.
@@ -91,7 +91,7 @@ fn origin_of(origin: &Value) -> String {
     parts.extend(text("cpu"));
     let cores = origin.get("cores").and_then(Value::as_u64);
     parts.extend(cores.map(|it| if it == 1 { "1 core".to_owned() } else { format!("{it} cores") }));
-    let mut sentence = format!("Measured: {}.", parts.join(", "));
+    let mut sentence = format!("{}.", parts.join(", "));
     if origin.get("interrupted").and_then(Value::as_bool) == Some(true) {
         sentence += " The run was ended before its end.";
     }

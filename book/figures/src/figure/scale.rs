@@ -34,10 +34,11 @@ impl Extent {
 }
 
 impl Scale {
-    /// An axis for values, from `start` to `end`: from zero, or over whole decades.
+    /// An axis for values, from `start` to `end`: from zero, or from one round
+    /// number to another if it is logarithmic.
     pub fn of_values(extent: Extent, start: f64, end: f64) -> Scale {
         if extent.is_log {
-            return Scale::of_decades(extent, start, end);
+            return Scale::of_factors(extent, start, end);
         }
         // Zero is on the axis, since lengths are compared.
         let (low, high) = (extent.min.min(0.0), extent.max.max(0.0));
@@ -87,15 +88,27 @@ impl Scale {
         self.start + part * (self.end - self.start)
     }
 
-    fn of_decades(extent: Extent, start: f64, end: f64) -> Scale {
-        let low = extent.min.log10().floor();
-        let high = extent.max.log10().ceil().max(low + 1.0);
-        let stride = ((high - low) / 5.0).ceil().max(1.0) as usize;
-        let decades = (low as i32..=high as i32).step_by(stride);
-        let ticks = decades.map(|it| 10_f64.powi(it)).collect();
-        let (from, to) = (10_f64.powf(low), 10_f64.powf(high));
-        Scale { from, to, start, end, is_log: true, ticks }
+    fn of_factors(extent: Extent, start: f64, end: f64) -> Scale {
+        let (from, mut to) = (round_below(extent.min), round_above(extent.max));
+        if from >= to {
+            to = from * 10.0;
+        }
+        Scale { from, to, start, end, is_log: true, ticks: rounds(from, to) }
     }
+}
+
+/// The greatest of 1, 2, 5, 10, 20 … (or 0.5, 0.2 …) that is not above `value`.
+fn round_below(value: f64) -> f64 {
+    let decade = 10_f64.powf(value.log10().floor());
+    let factor = [5.0, 2.0, 1.0].into_iter().find(|it| it * decade <= value * 1.000_001);
+    factor.unwrap_or(1.0) * decade
+}
+
+/// The least of them that is not below `value`.
+fn round_above(value: f64) -> f64 {
+    let decade = 10_f64.powf(value.log10().floor());
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|it| it * decade >= value * 0.999_999);
+    factor.unwrap_or(10.0) * decade
 }
 
 /// The least of 1, 2, 5, 10, 20 … (or 0.5, 0.2 …) that divides `length` into at most `count` parts.
@@ -122,7 +135,12 @@ fn rounds(from: f64, to: f64) -> Vec<f64> {
         all.filter(|it| (from * 0.999..=to * 1.001).contains(it)).collect()
     };
     let all = of(&[1.0, 2.0, 5.0]);
-    if all.len() <= 6 { all } else { of(&[1.0]) }
+    if all.len() <= 6 {
+        return all;
+    }
+    let powers = of(&[1.0]);
+    let stride = powers.len().div_ceil(6);
+    powers.into_iter().step_by(stride).collect()
 }
 
 #[cfg(test)]
@@ -150,11 +168,22 @@ mod tests {
     }
 
     #[test]
-    fn a_logarithmic_axis_has_whole_decades() {
-        let scale = Scale::of_values(extent(0.3, 4_000.0, true), 100.0, 0.0);
-        assert_eq!(scale.ticks, [0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0]);
+    fn a_logarithmic_axis_goes_from_a_round_number_to_another() {
+        for (min, max, ticks) in [
+            (0.1, 10_000.0, &[0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0][..]),
+            (0.3, 4_000.0, &[1.0, 10.0, 100.0, 1_000.0]),
+            (0.98, 9.5, &[0.5, 1.0, 2.0, 5.0, 10.0]),
+            (1e-3, 1e9, &[1e-3, 1e0, 1e3, 1e6, 1e9]),
+            (10.0, 10.0, &[10.0, 20.0, 50.0, 100.0]),
+        ] {
+            let scale = Scale::of_values(extent(min, max, true), 100.0, 0.0);
+            let is_near = |(it, other): (&f64, &f64)| (it / other - 1.0).abs() < 1e-9;
+            assert!(scale.ticks.iter().zip(ticks).all(is_near), "{min} to {max}: {scale:?}");
+            assert_eq!(scale.ticks.len(), ticks.len(), "{min} to {max}: {scale:?}");
+            assert!(scale.place(min) <= 100.0 + 1e-9 && scale.place(max) >= -1e-9, "{scale:?}");
+        }
+        let scale = Scale::of_values(extent(0.1, 10_000.0, true), 100.0, 0.0);
         assert!((scale.place(1.0) - 80.0).abs() < 1e-9);
-        assert_eq!(Scale::of_values(extent(10.0, 10.0, true), 0.0, 1.0).ticks, [10.0, 100.0]);
     }
 
     #[test]
