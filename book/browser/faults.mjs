@@ -52,6 +52,18 @@ export const FAULTS = {
 <pre><code class="hljs" style="display: block; overflow-x: auto">
 ${'a long line of code '.repeat(20)}<span style="color: #888">pale</span></code></pre>`,
   },
+  'sound-twice.html': {
+    checks: [],
+    says: '',
+    body: `<style>.narrow { display: none } @media (max-width: 400px) { .narrow { display: block } .wide { display: none } }</style>
+<figure>${['wide', 'narrow'].map((it) => `<svg class="${it}" viewBox="0 0 300 60" width="300" height="60" role="img" aria-labelledby="t-${it}">
+<title id="t-${it}">Drawn twice</title>${LINE}</svg>`).join('')}</figure>`,
+  },
+  'neither.html': {
+    checks: ['narrow'],
+    says: 'not displayed',
+    body: `<style>.wide-only { display: block } @media (max-width: 400px) { figure svg.wide-only { display: none } }</style>${figure(LINE, 'class="wide-only"')}`,
+  },
   'console-error.html': { checks: ['loads'], says: 'went wrong', body: '<script>console.error("went wrong")</script>' },
   'exception.html': { checks: ['loads'], says: 'nobody caught', body: '<script>throw new Error("nobody caught")</script>' },
   'missing-file.html': { checks: ['loads'], says: '404', body: '<script src="nowhere.js"></script>' },

@@ -103,10 +103,21 @@ globalThis.reader = (() => {
   // ---------------------------------------------------------------------------------------------
   // Figures.
 
+  function isShown(figure) {
+    return figure.checkVisibility({ visibilityProperty: true });
+  }
+
+  // A figure may be drawn twice, for a wide page and for a narrow one, of which one is shown.
+  function hasStandIn(figure) {
+    const title = (it) => it.querySelector('title')?.textContent;
+    const others = [...figure.closest('figure')?.querySelectorAll('svg') ?? []];
+    return !isShown(figure) && others.some((it) => it !== figure && isShown(it) && title(it) === title(figure));
+  }
+
   // What keeps a figure from being seen, on the screen or on paper.
   function unseen(figure) {
     const { width, height } = figure.getBoundingClientRect();
-    if (!figure.checkVisibility({ visibilityProperty: true })) return 'is not displayed';
+    if (!isShown(figure)) return 'is not displayed';
     if (width < 8 || height < 8) return `is ${Math.round(width)} × ${Math.round(height)} px`;
     if (opacity(figure) < 0.5) return `has an opacity of ${opacity(figure)}`;
     if (figure.localName === 'img' && !(figure.complete && figure.naturalWidth)) return 'is not loaded';
@@ -118,7 +129,7 @@ globalThis.reader = (() => {
 
   function lookAtFigures(paper) {
     const found = [];
-    for (const figure of figures()) {
+    for (const figure of figures().filter((it) => !hasStandIn(it))) {
       const why = unseen(figure);
       if (why) {
         found.push({ where: name(figure), what: why, remedy: 'give it a size and let it be shown' });
@@ -216,7 +227,7 @@ globalThis.reader = (() => {
 
   function lookAtLetters() {
     const found = [];
-    for (const figure of figures().filter((it) => it.localName === 'svg')) {
+    for (const figure of figures().filter((it) => it.localName === 'svg' && isShown(it))) {
       const heights = [...figure.querySelectorAll('text')]
         .filter((it) => it.textContent.trim() && it.checkVisibility())
         .map((it) => parseFloat(getComputedStyle(it).fontSize) * scale(it));
