@@ -1,77 +1,71 @@
-//! What a figure draws, as a table: for those who would rather read numbers, or cannot see lines.
+//! What a figure draws, as tables: for those who would rather read numbers, or cannot see lines.
 
-use super::data::{Data, Line, Point, Spread};
+use super::data::{Data, Line, Panel, Spread};
 use super::spec::Spec;
 use crate::html::escape;
 use crate::number::significant;
 use std::fmt::Write;
 
-/// The table's HTML, without an empty line. `id` is what its caption is called.
+/// A table for each plot, with a column for each of its lines, as HTML without an empty line.
+/// `id` is what the ids of their captions begin with.
 pub fn render(spec: &Spec, data: &Data, id: &str) -> String {
-    let has_yours = data.panels.iter().flat_map(|it| &it.lines).any(|it| it.is_yours);
-    let mut heads: Vec<&str> = Vec::new();
-    heads.extend(spec.panel.as_deref());
-    heads.extend(spec.series.as_deref());
-    heads.extend(has_yours.then_some("whose"));
-    heads.push(&spec.x_title);
-    heads.extend(spec.y_titles.iter().map(String::as_str));
+    let mut html = String::new();
+    for (at, panel) in data.panels.iter().enumerate() {
+        for y in 0..spec.ys.len() {
+            html += &plot(spec, data, panel, y, &format!("{id}-{at}-{y}"));
+        }
+    }
+    html
+}
+
+fn plot(spec: &Spec, data: &Data, panel: &Panel, y: usize, id: &str) -> String {
+    // A line without a number in this plot is not drawn there.
+    let lines: Vec<_> =
+        panel.lines.iter().filter(|it| it.points.iter().any(|it| it.ys[y].is_some())).collect();
+    let mut places: Vec<f64> = lines.iter().flat_map(|it| &it.points).map(|it| it.x).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let name = panel.name.iter().map(|it| format!("{}: ", spec.name(it))).collect::<String>();
     let mut html = format!(
         "<div class=\"numbers-table\" role=\"region\" aria-labelledby=\"{id}\" tabindex=\"0\">\n<table>\n\
-         <caption id=\"{id}\">{}{}</caption>\n<thead><tr>",
-        escape(&spec.title),
-        if is_repeated(data) { ": the median, and from the least to the greatest" } else { "" }
+         <caption id=\"{id}\">{}</caption>\n<thead><tr><th scope=\"col\">{}</th>",
+        escape(&format!("{name}{}", spec.y_titles[y])),
+        escape(&spec.x_title)
     );
-    for head in heads {
-        let _ = write!(html, "<th scope=\"col\">{}</th>", escape(head));
+    for line in &lines {
+        let _ = write!(html, "<th scope=\"col\">{}</th>", escape(&head(spec, data, line, y)));
     }
     html += "</tr></thead>\n<tbody>\n";
-    for panel in &data.panels {
-        for line in &panel.lines {
-            let mut before = String::new();
-            for name in panel.name.iter().map(|it| spec.name(it)) {
-                before += &cell(name);
-            }
-            if spec.series.is_some() {
-                before += &cell(spec.name(&data.series[line.series]));
-            }
-            if has_yours {
-                before += &cell(if line.is_yours { "yours" } else { "ours" });
-            }
-            html += &rows(line, &before, data);
-        }
+    for x in places {
+        let place = match &data.words {
+            Some(words) => words.get(x as usize).cloned().unwrap_or_default(),
+            None => significant(x),
+        };
+        let cells = lines.iter().map(|it| cell(it, x, y)).collect::<String>();
+        let _ = writeln!(html, "<tr><th scope=\"row\">{}</th>{cells}</tr>", escape(&place));
     }
     html + "</tbody>\n</table>\n</div>\n"
 }
 
-fn rows(line: &Line, before: &str, data: &Data) -> String {
-    let row = |point: &Point| {
-        let x = match &data.words {
-            Some(words) => words.get(point.x as usize).cloned().unwrap_or_default(),
-            None => significant(point.x),
-        };
-        let ys: String = point.ys.iter().map(|it| cell(&number(*it))).collect();
-        format!("<tr>{before}{}{ys}</tr>\n", cell(&x))
-    };
-    line.points.iter().map(row).collect()
+/// What a line is called. One that has no name is called what it measures.
+fn head(spec: &Spec, data: &Data, line: &Line, y: usize) -> String {
+    let series = spec.name(&data.series[line.series]);
+    let name = if series.is_empty() { &spec.y_titles[y] } else { series };
+    if line.is_yours { format!("{name} (yours)") } else { name.to_owned() }
 }
 
-fn cell(text: &str) -> String {
-    format!("<td>{}</td>", escape(text))
-}
-
-fn number(spread: Option<Spread>) -> String {
-    match spread {
-        None => "not measured".to_owned(),
-        Some(it) if it.count == 1 => significant(it.median),
-        Some(it) => format!(
-            "{} ({} to {})",
-            significant(it.median),
-            significant(it.min),
-            significant(it.max)
+/// The median, and the least and the greatest if they differ. A dash is what was not measured.
+fn cell(line: &Line, x: f64, y: usize) -> String {
+    let point = line.points.iter().find(|it| it.x == x);
+    let text = match point.and_then(|it| it.ys[y]) {
+        None => "<span aria-label=\"not measured\" role=\"img\">–</span>".to_owned(),
+        Some(Spread { median, min, max, .. }) if min == max => significant(median),
+        Some(Spread { median, min, max, .. }) => format!(
+            "{} <small>({} to {})</small>",
+            significant(median),
+            significant(min),
+            significant(max)
         ),
-    }
-}
-
-fn is_repeated(data: &Data) -> bool {
-    data.values(|_| true).any(|it| it.count > 1)
+    };
+    format!("<td>{text}</td>")
 }
