@@ -87,6 +87,18 @@ ${'a long line of code '.repeat(20)}<span style="color: #888">pale</span></code>
     body: `<style>.js.navy .dark { stroke: #161923 } @media print { .js.js.js .dark { stroke: var(--hue) } }</style>
 ${figure('<path class="line dark" d="M10,50 L290,10"/>')}`,
   },
+  'dark-bars.html': {
+    checks: ['figures'],
+    says: 'nothing in it has a contrast',
+    body: `<style>.js.coal .bar { fill: #222 }</style>
+${figure('<rect class="bar" fill="#777" x="10" y="5" width="20" height="50"/><rect class="bar" fill="#777" x="50" y="20" width="20" height="35"/>')}`,
+  },
+  'straight-line.html': {
+    checks: ['figures'],
+    says: 'a line',
+    body: `<style>.js.rust .straight { stroke: #ddd }</style>
+${figure(`${LINE}<path class="straight" stroke="#808080" stroke-width="4" d="M10,30 H290"/>`)}`,
+  },
   'dark-text.html': {
     checks: ['figures'],
     says: '"black on ayu"',

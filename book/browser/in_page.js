@@ -166,6 +166,7 @@ globalThis.reader = (() => {
   function lookAtDrawing(svg, page) {
     const found = [];
     const below = [];
+    let most = 1;
     for (const shape of svg.querySelectorAll('path, line, rect, circle, ellipse, polyline, polygon, text')) {
       if (shape.closest('defs, marker, clipPath, mask, pattern, symbol')) continue;
       const style = getComputedStyle(shape);
@@ -179,8 +180,17 @@ globalThis.reader = (() => {
         if (shape.textContent.trim()) found.push(...lookAtText(shape, style, fill, below, page));
         continue;
       }
-      found.push(...lookAtLine(shape, style, fill, paint('stroke'), page));
+      const stroke = paint('stroke');
+      for (const it of [fill, stroke]) most = Math.max(most, it ? contrast(over(it, page), page) : 1);
+      found.push(...lookAtLine(shape, style, fill, stroke, page));
       if (fill && fill[3] > 0 && shape.localName !== 'line') below.push({ shape, fill });
+    }
+    if (most < GRAPHIC_CONTRAST) {
+      found.push({
+        where: name(svg),
+        what: `nothing in it has a contrast of more than ${most.toFixed(1)} on ${hex(page)}`,
+        remedy: 'let its fills and strokes be currentColor or a hue that the theme defines',
+      });
     }
     return found;
   }
@@ -200,13 +210,16 @@ globalThis.reader = (() => {
     if (has >= needed) return [];
     return [{
       where: name(text),
-      what: `${hex(seen)} on ${hex(ground)} is a contrast of ${has.toFixed(1)}, not ${needed}`,
+      what: `${hex(seen)} on ${hex(ground)} is a contrast of ${has.toFixed(2)}, not ${needed}`,
       remedy: 'let its fill be currentColor, the colour of the page\'s text',
     }];
   }
 
   function lookAtLine(shape, style, fill, stroke, page) {
-    if ((fill && fill[3] > 0) || !stroke || stroke[3] === 0) return [];
+    const box = shape.getBBox();
+    // Whether there is an area; a straight line has none, whatever it is to be filled with.
+    const isFilled = fill && fill[3] > 0 && box.width > 0 && box.height > 0;
+    if (isFilled || !stroke || stroke[3] === 0) return [];
     const px = parseFloat(style.strokeWidth) * scale(shape);
     const needed = px >= BOLD_LINE_PX ? GRAPHIC_CONTRAST : FAINT_CONTRAST;
     const seen = over(stroke, page);
@@ -214,7 +227,7 @@ globalThis.reader = (() => {
     if (px === 0 || has >= needed) return [];
     return [{
       where: name(shape),
-      what: `a line ${hex(seen)} on ${hex(page)} is a contrast of ${has.toFixed(1)}, not ${needed}`,
+      what: `a line ${hex(seen)} on ${hex(page)} is a contrast of ${has.toFixed(2)}, not ${needed}`,
       remedy: 'let its stroke be currentColor or a hue that the theme defines',
     }];
   }
