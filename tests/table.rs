@@ -20,9 +20,6 @@ const INSTRUMENT: &str = "00-stress";
 /// Between these two lines the README's copy stands.
 const MARKS: (&str, &str) = ("<!-- verdicts -->", "<!-- /verdicts -->");
 
-/// A page shows some rows of some columns between such lines: `<!-- rows COLUMN …: ROW … -->`.
-const ROWS: (&str, &str) = ("<!-- rows ", "<!-- /rows -->");
-
 const UPDATE: &str = "UPDATE=1 cargo test -p contract --test table";
 
 #[test]
@@ -70,20 +67,8 @@ fn the_readme_shows_the_table() {
     fresh(&root().join("README.md"), |text| with_matrix(text, &both(&TABLE)));
 }
 
-#[test]
-fn the_pages_show_their_rows() {
-    let mut shown = 0;
-    for entry in fs::read_dir(root().join("book/src")).expect("the book") {
-        let path = entry.expect("a page").path();
-        if path.extension().is_some_and(|it| it == "md") {
-            shown += fresh(&path, with_rows).matches(ROWS.0).count();
-        }
-    }
-    assert!(shown >= CHAPTERS.len(), "only {shown} pieces of the table stand on the pages");
-}
-
-/// Holds the file at `path` to what `write` makes of it, or with UPDATE writes it. What it then says.
-fn fresh(path: &Path, write: impl Fn(&str) -> Result<String, String>) -> String {
+/// Holds the file at `path` to what `write` makes of it, or with UPDATE writes it.
+fn fresh(path: &Path, write: impl Fn(&str) -> Result<String, String>) {
     let text = fs::read_to_string(path).expect("text");
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let expected = write(&text).unwrap_or_else(|problem| panic!("{name}: {problem}"));
@@ -93,7 +78,6 @@ fn fresh(path: &Path, write: impl Fn(&str) -> Result<String, String>) -> String 
         }
         fs::write(path, &expected).expect("the file can be written");
     }
-    expected
 }
 
 fn none(problems: Vec<String>) {
@@ -262,41 +246,6 @@ fn with_matrix(text: &str, matrix: &str) -> Result<String, String> {
     Ok(format!("{before}{open}\n\n{matrix}\n{close}{after}"))
 }
 
-/// A page with the rows that it names, each with the name of its test.
-fn with_rows(text: &str) -> Result<String, String> {
-    let (open, close) = ROWS;
-    let mut pieces = text.split(open);
-    let mut fresh = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        let parts = piece.split_once(" -->").and_then(|(what, rest)| {
-            let (columns, rows) = what.split_once(':')?;
-            Some((what, columns, rows, rest.split_once(close)?.1))
-        });
-        let Some((what, columns, rows, after)) = parts else {
-            return Err(format!("{open}COLUMN …: ROW … --> has to be closed by {close}"));
-        };
-        let rows = rows.split_whitespace().map(|name| {
-            verdicts::find(name).copied().ok_or_else(|| format!("the table has no row {name}"))
-        });
-        let rows = rows.collect::<Result<Vec<Row>, String>>()?;
-        let columns: Vec<&str> = columns.split_whitespace().collect();
-        if let Some(name) =
-            columns.iter().find(|it| verdicts::columns().all(|known| known.name != **it))
-        {
-            return Err(format!("the table has no column {name}"));
-        }
-        let heads: String = columns.iter().map(|it| format!(" `{it}` |")).collect();
-        fresh += &format!("{open}{what} -->\n\n| a good server … |{heads}\n");
-        fresh += &format!("|---|{}\n", "---|".repeat(columns.len()));
-        for row in rows {
-            let cells: String = columns.iter().map(|it| cell(&row, it)).collect();
-            fresh += &format!("| {} (`{}`) |{cells}\n", row.promise, row.name);
-        }
-        fresh += &format!("\n{close}{after}");
-    }
-    Ok(fresh)
-}
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -360,21 +309,6 @@ mod checks {
         assert_eq!(names(manifest, "[[bin]]"), ["b"]);
         let chapters = chapters();
         assert!(chapters.iter().all(|it| !it.programs.is_empty()), "a chapter without a program");
-    }
-
-    #[test]
-    fn a_stale_row_of_a_page_is_written_again() {
-        let stale = "<!-- rows ch01 ch04: nothing_leaks -->\nstale\n<!-- /rows -->\nafter";
-        let fresh = with_rows(stale).expect("a row and two columns");
-        assert!(fresh.contains("(`nothing_leaks`) | holds | holds |"), "{fresh}");
-        assert!(fresh.ends_with("<!-- /rows -->\nafter") && !fresh.contains("stale"), "{fresh}");
-        assert_eq!(with_rows(&fresh).as_deref(), Ok(&*fresh), "writing it again");
-        for wrong in ["ch99: nothing_leaks", "ch01: no_such_row", "ch01 nothing_leaks"] {
-            assert!(
-                with_rows(&format!("<!-- rows {wrong} -->x<!-- /rows -->")).is_err(),
-                "{wrong}"
-            );
-        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! drift, lengths and the size of each step, and what may not be written at all.
 //!
 //! Every check is a function of the repository's text, so that the tests at the end can show it one
-//! that is wrong. `UPDATE=1 cargo test -p contract --test tidy` writes the diffs of the book again.
+//! that is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -46,24 +46,22 @@ struct Step {
     to: &'static str,
     /// How many lines may be removed and added together, without the lines of anchors.
     changes_max: usize,
-    /// The name of its diff in the book, if the book shows it.
-    diff: Option<&'static str>,
 }
 
 /// The steps from chapter to chapter, and then the files that show one thing beside their chapter:
 /// what they do not show must stay as it is in the chapter.
 #[rustfmt::skip]
 const STEPS: &[Step] = &[
-    Step { from: LOOPS[0], to: LOOPS[1], changes_max: 150, diff: Some("01-02") },
-    Step { from: LOOPS[1], to: LOOPS[2], changes_max: 150, diff: Some("02-03") },
-    Step { from: LOOPS[2], to: BARE, changes_max: 150, diff: Some("03-04-bare") },
-    Step { from: BARE, to: LOOPS[3], changes_max: 150, diff: Some("04-bare-04") },
-    Step { from: LOOPS[3], to: LOOPS[4], changes_max: 150, diff: Some("04-05") },
-    Step { from: LOOPS[1], to: "chapters/02-backlog/src/bin/backlog_only.rs", changes_max: 20, diff: None },
-    Step { from: LOOPS[1], to: "chapters/02-backlog/src/bin/patience_only.rs", changes_max: 20, diff: None },
-    Step { from: LOOPS[2], to: "chapters/03-epoll-blocking/src/bin/one_recv.rs", changes_max: 45, diff: None },
-    Step { from: LOOPS[3], to: "chapters/04-epoll-nonblocking/src/bin/mio.rs", changes_max: 150, diff: None },
-    Step { from: LOOPS[3], to: "chapters/04-epoll-nonblocking/src/bin/polling.rs", changes_max: 150, diff: None },
+    Step { from: LOOPS[0], to: LOOPS[1], changes_max: 150 },
+    Step { from: LOOPS[1], to: LOOPS[2], changes_max: 150 },
+    Step { from: LOOPS[2], to: BARE, changes_max: 150 },
+    Step { from: BARE, to: LOOPS[3], changes_max: 150 },
+    Step { from: LOOPS[3], to: LOOPS[4], changes_max: 150 },
+    Step { from: LOOPS[1], to: "chapters/02-backlog/src/bin/backlog_only.rs", changes_max: 20 },
+    Step { from: LOOPS[1], to: "chapters/02-backlog/src/bin/patience_only.rs", changes_max: 20 },
+    Step { from: LOOPS[2], to: "chapters/03-epoll-blocking/src/bin/one_recv.rs", changes_max: 45 },
+    Step { from: LOOPS[3], to: "chapters/04-epoll-nonblocking/src/bin/mio.rs", changes_max: 150 },
+    Step { from: LOOPS[3], to: "chapters/04-epoll-nonblocking/src/bin/polling.rs", changes_max: 150 },
 ];
 
 /// The files that the chapters 01 to 06 are about. From 05 to 06 the waiting is turned round: no budget.
@@ -84,12 +82,10 @@ const ORDER: &[&str] = &["main", "listen", "serve", "accept", "converse", "hang_
 const UNSAFE: &str = "chapters/04-epoll-nonblocking/src/bin/polling.rs";
 
 /// What a page may include whole; of everything else it shows a part by its anchor.
-const WHOLE: &[&str] = &[".diff", ".svg"];
+const WHOLE: &[&str] = &[".svg"];
 
 /// Files with made-up input of checks: no prose and no code of ours.
 const INPUT: &[&str] = &["tests/cmd/", "tests/tidy.rs"];
-
-const UPDATE: &str = "UPDATE=1 cargo test -p contract --test tidy";
 
 // ---------------------------------------------------------------------------------------------------
 // The checks, run on the repository.
@@ -165,21 +161,6 @@ fn the_gate_can_be_run() {
     let mode = fs::metadata(&path).map(|it| it.permissions().mode());
     let executable = mode.is_ok_and(|it| it & 0o111 != 0);
     assert!(executable, ".ci/run:1: is not there or not executable: chmod +x .ci/run");
-}
-
-#[test]
-fn the_diffs_of_the_book_are_fresh() {
-    let mut problems = stale(&TREE, STEPS);
-    if std::env::var_os("UPDATE").is_some() {
-        for (path, fresh) in diffs(&TREE, STEPS) {
-            let path = root().join(path);
-            fs::create_dir_all(path.parent().expect("a file in a folder"))
-                .expect("the folder of diffs");
-            fs::write(&path, fresh).unwrap_or_else(|it| panic!("{}: {it}", path.display()));
-        }
-        problems.clear();
-    }
-    none(problems);
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -671,48 +652,6 @@ fn diff<'a>(old: &'a str, new: &'a str) -> TextDiff<'a, 'a, 'a, str> {
     TextDiff::configure().algorithm(Algorithm::Patience).diff_lines(old, new)
 }
 
-/// The diffs that the book shows, by their paths. Anchors are left out: they are the book's, not the
-/// reader's.
-fn diffs(tree: &Tree, steps: &[Step]) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for Step { from, to, diff: name, .. } in steps {
-        let (Some(name), Some(old), Some(new)) = (name, tree.get(from), tree.get(to)) else {
-            continue;
-        };
-        let (old, new) = (without_anchors(old), without_anchors(new));
-        let text = diff(&old, &new).unified_diff().context_radius(3).header(from, to).to_string();
-        found.push((format!("book/src/diffs/{name}.diff"), text));
-    }
-    found
-}
-
-/// The diffs in the book that are not what they would be if they were made now.
-fn stale(tree: &Tree, steps: &[Step]) -> Vec<Problem> {
-    let made = diffs(tree, steps);
-    let mut problems = Vec::new();
-    for (path, fresh) in &made {
-        let old = tree.get(path).unwrap_or_default();
-        if old != fresh {
-            let same = old.lines().zip(fresh.lines()).take_while(|(it, other)| it == other).count();
-            problems.push(problem(
-                path,
-                same + 1,
-                format!("is not up to date. To write it again: {UPDATE}"),
-            ));
-        }
-    }
-    for (path, _) in tree.named("book/src/diffs/", "") {
-        if !made.iter().any(|it| it.0 == path) {
-            problems.push(problem(
-                path,
-                1,
-                "nothing makes this file: remove it, or name it in STEPS",
-            ));
-        }
-    }
-    problems
-}
-
 // ---------------------------------------------------------------------------------------------------
 // What files must say, and what they may not.
 
@@ -951,10 +890,10 @@ mod checks {
     #[test]
     fn includes_that_go_wrong_are_told() {
         let page = "{{#include ../../x.rs:a}}\n{{#include ../../x.rs:b}}\n{{#include ../../y.rs:a}}\n\
-            {{#include ../../x.rs}}\n{{#include ../../x.rs:3:4}}\n{{#include d/x.diff}}\n\\{{#include z}}\n";
+            {{#include ../../x.rs}}\n{{#include ../../x.rs:3:4}}\n{{#include d/x.svg}}\n\\{{#include z}}\n";
         let files = [
             ("x.rs", "// ANCHOR: a\n// ANCHOR_END: a\n"),
-            ("book/src/d/x.diff", ""),
+            ("book/src/d/x.svg", ""),
             ("book/src/p.md", page),
         ];
         let expected = [
@@ -1010,7 +949,7 @@ mod checks {
     #[test]
     fn a_step_too_far_is_told() {
         let files = [("a", "1\n2\n3\n"), ("b", "1\n// ANCHOR: x\n3\n4\n5\n")];
-        let step = |changes_max, to| Step { from: "a", to, changes_max, diff: None };
+        let step = |changes_max, to| Step { from: "a", to, changes_max };
         let steps = [step(2, "b"), step(3, "b"), step(3, "c")];
         assert_told(&too_far(&tree(&files), &steps), &[("b", 1, "3 lines"), ("c", 1, "not there")]);
     }
@@ -1023,24 +962,6 @@ mod checks {
             &disordered(&tree(&files)),
             &[("chapters/01-x/src/main.rs", 7, "below converse")],
         );
-    }
-
-    #[test]
-    fn a_stale_diff_is_told() {
-        let steps = [Step { from: "a", to: "b", changes_max: 9, diff: Some("a-b") }];
-        let mut tree = tree(&[
-            ("a", "1\n2\n"),
-            ("b", "1\n// ANCHOR: x\n3\n"),
-            ("book/src/diffs/old.diff", ""),
-        ]);
-        let expected =
-            [("book/src/diffs/a-b.diff", 1, "UPDATE=1"), ("book/src/diffs/old.diff", 1, "nothing")];
-        assert_told(&stale(&tree, &steps), &expected);
-        tree.files.remove("book/src/diffs/old.diff");
-        tree.files.extend(diffs(&tree, &steps));
-        assert_told(&stale(&tree, &steps), &[]);
-        let shown = tree.get("book/src/diffs/a-b.diff").expect("the diff");
-        assert_eq!(shown, "--- a\n+++ b\n@@ -1,2 +1,2 @@\n 1\n-2\n+3\n");
     }
 
     #[test]
