@@ -28,10 +28,13 @@ const NARROW = { width: 360, height: 740, deviceScaleFactor: 1, mobile: false };
 
 const THEMES = ['light', 'rust', 'coal', 'navy', 'ayu'];
 
-// The page that mdBook makes of all others: what is ours in it has been looked at in its own page.
-const WHOLE_BOOK = 'print.html';
-// A server shows it for whatever is missing, at any path: nothing leads to it, and its links begin at the top.
-const MISSING_PAGE = '404.html';
+// What is not asked of a page that mdBook makes: it is not counted either.
+const NOT_ASKED = {
+  // All other pages in one: what is ours in it is looked at in its own page.
+  'print.html': ['axe'],
+  // A server shows it for whatever is missing, at any path: nothing leads to it, and its links begin at the top.
+  '404.html': ['links'],
+};
 
 // What is in <main> and not ours to mend: axe does not look at it.
 const MDBOOKS_OWN = [
@@ -163,8 +166,8 @@ async function readBook(chromium, axe, book, report) {
     }));
     for (const page of pages) {
       const { findings } = read.get(page);
-      if (findings.get('links')) findings.set('links', page === MISSING_PAGE ? [] : lookAtLinks(page, read, server));
-      report(page, CHECKS.map((check) => [check, findings.get(check)]), read.get(page));
+      if (findings.get('links')) findings.set('links', lookAtLinks(page, read, server));
+      report(page, [...findings], read.get(page));
     }
   } finally {
     await server.close();
@@ -188,8 +191,8 @@ class Reader {
   // What is found, by check, and what the other pages have to know of this one.
   async read(page) {
     this.page = page;
-    this.findings = new Map(CHECKS.map((it) => [it, []]));
-    if (!this.axe) this.findings.set('axe', null);
+    const asked = CHECKS.filter((it) => !NOT_ASKED[page]?.includes(it));
+    this.findings = new Map(asked.map((it) => [it, it === 'axe' && !this.axe ? null : []]));
     const told = { findings: this.findings, anchors: [], links: [], twice: [], stuck: false };
     try {
       Object.assign(told, await this.onDesktop());
@@ -294,7 +297,7 @@ class Reader {
   }
 
   async runAxe(when, rules = null) {
-    if (!this.axe || this.page === WHOLE_BOOK) return;
+    if (!this.findings.get('axe')) return;
     if (!rules) await this.tab.evaluate(this.axe);
     const found = await this.ask('accessible', MDBOOKS_OWN, EXCUSED, rules);
     this.add('axe', when, found);
