@@ -2,11 +2,12 @@
 
 use crate::{
     drive,
-    experiment::{self, EXPERIMENTS, Scale},
+    experiment::{self, EXPERIMENTS, Experiment, Namespaces, Scale},
+    link,
     measure::{Folders, Session, Wish},
     question,
     scaling::bare::{self, End},
-    servers, trace,
+    servers, staircase, trace,
 };
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
@@ -30,16 +31,24 @@ enum Command {
     Scaling(ShortArguments),
     /// Count the clients that come to each reactor of 05, and let one reactor stand still
     Spread(ShortArguments),
+    /// Climb the blog's staircase across an emulated radio, with stalled clients of each kind
+    Staircase(staircase::Arguments),
     /// Let clients of each kind stall, few and more, and see who is answered and how late
     Stalls(ShortArguments),
     /// Let silent clients fill the queue of 02, and compare its delay with the one that was predicted
     Patience(ShortArguments),
+    /// Let a burst of clients come to queues of several lengths, and count who gets in and when
+    Backlog(ShortArguments),
     /// Measure what a client costs in memory that does nothing, in 04, 05 and 06
     Memory(ShortArguments),
+    /// Resolve the server's name for each request, and once, with a slow resolver
+    Names(ShortArguments),
     /// Count the system calls of an answer, of every chapter, as a record
     Syscalls(ShortArguments),
     /// Count the system calls that an answer takes, one client at a time and many at once
     Trace(trace::Arguments),
+    /// Run a command on one side of an emulated link, such as ping or bash
+    Link(link::command::Arguments),
     /// Be the clients of a run, as told on stdin
     #[command(hide = true)]
     Drive,
@@ -88,6 +97,7 @@ struct BareArguments {
 /// Runs what the command line asks for. The status is 0 if all was measured, 1 if something could not
 /// be, 2 if the command line makes no sense, and 130 after Ctrl-C.
 pub fn main() -> ExitCode {
+    link::first_thing();
     let command = Cli::parse().command.unwrap_or(Command::Race(RaceArguments::default()));
     let done = match &command {
         Command::List => {
@@ -97,11 +107,17 @@ pub fn main() -> ExitCode {
         Command::Race(arguments) => race(arguments),
         Command::Scaling(arguments) => short("scaling", arguments),
         Command::Spread(arguments) => short("spread", arguments),
+        Command::Staircase(arguments) => staircase(arguments),
         Command::Stalls(arguments) => short("stalls", arguments),
         Command::Patience(arguments) => short("patience", arguments),
+        Command::Backlog(arguments) => short("backlog", arguments),
         Command::Memory(arguments) => short("memory", arguments),
+        Command::Names(arguments) => short("names", arguments),
         Command::Syscalls(arguments) => short("syscalls", arguments),
         Command::Trace(arguments) => trace::command(arguments),
+        Command::Link(arguments) => {
+            link::prepare().map_err(Into::into).and_then(|()| link::command::command(arguments))
+        }
         Command::Drive => drive::serve_orders().map(|()| ExitCode::SUCCESS),
         Command::Bare(arguments) => {
             let end = if arguments.at_once { End::AtOnce } else { End::Politely };
@@ -156,9 +172,38 @@ fn race(arguments: &RaceArguments) -> Result<ExitCode> {
     Ok(ended.say())
 }
 
+fn staircase(arguments: &staircase::Arguments) -> Result<ExitCode> {
+    // Before there is a second thread.
+    link::prepare()?;
+    let (experiment, scale) = (arguments.experiment(), arguments.scale());
+    let servers = match &arguments.servers {
+        None => experiment.servers(),
+        Some(names) => match servers::choose(Some(names)) {
+            Ok(servers) => servers,
+            Err(error) => {
+                eprintln!("cargo lab: {error:#}");
+                return Ok(ExitCode::from(2));
+            }
+        },
+    };
+    let session = Session::open(&servers, &arguments.folders, || {})?;
+    let wish = Wish {
+        experiment: &experiment,
+        servers: &servers,
+        scale: &scale,
+        fresh: arguments.fresh,
+        skip: false,
+    };
+    Ok(session.conduct(&wish)?.say())
+}
+
 /// An experiment of which nothing is chosen but its length.
 fn short(name: &str, arguments: &ShortArguments) -> Result<ExitCode> {
     let experiment = experiment::find(name)?;
+    if experiment.namespaces() != Namespaces::None {
+        // Before there is a second thread. Where it does not work, the experiment says what it lacks.
+        let _ = link::prepare();
+    }
     let scale = if arguments.smoke { Scale::smoke() } else { Scale::short() };
     let servers = experiment.servers();
     let session = Session::open(&servers, &arguments.folders, || {})?;

@@ -71,8 +71,6 @@ pub struct Run {
     pub failure: Option<String>,
     /// What the load generator warns of.
     pub warnings: Vec<String>,
-    /// Nanoseconds of the monotonic clock at the start of the schedule.
-    pub origin_ns: u64,
     /// Whether the reader has ended it.
     pub interrupted: bool,
 }
@@ -80,8 +78,6 @@ pub struct Run {
 /// What clients have seen, of a server that they know nothing of.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
-    /// As in [`Run`].
-    pub origin_ns: u64,
     /// All steps, in their order.
     pub steps: Vec<Step>,
 }
@@ -104,6 +100,8 @@ pub struct Step {
 pub struct Now {
     /// Of the schedule, between 0 and 1.
     pub fraction: f64,
+    /// Seconds since the schedule began.
+    pub elapsed_s: f64,
     /// The step under way, from 0.
     pub step: usize,
     /// Its rate.
@@ -201,7 +199,6 @@ pub fn run(
         records,
         failure,
         warnings: warnings(job, steps),
-        origin_ns: seen.origin_ns,
     })
 }
 
@@ -217,10 +214,7 @@ pub fn clients(
 ) -> Result<Seen> {
     let report = stress::run(&crowd.plan(target)?, &mut |now| progress(&Now::of(now)), stop)?;
     let steady = report.steps.iter().filter(|it| it.phase == "steady");
-    Ok(Seen {
-        origin_ns: report.origin_ns,
-        steps: steady.map(|step| Step::of(step, crowd, &report)).collect(),
-    })
+    Ok(Seen { steps: steady.map(|step| Step::of(step, crowd, &report)).collect() })
 }
 
 /// What the process of the clients says, a line of JSON each.
@@ -342,6 +336,7 @@ impl Now {
     fn of(now: &Progress) -> Now {
         Now {
             fraction: now.fraction,
+            elapsed_s: now.elapsed_s,
             step: now.step,
             target_qps: now.target_qps,
             correct: now.correct,

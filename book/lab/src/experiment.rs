@@ -20,10 +20,13 @@ pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] = &[
     &crate::race::Race,
     &crate::stalls::Stalls,
     &crate::patience::Patience,
+    &crate::backlog::Backlog,
     &crate::scaling::Scaling,
     &crate::spread::Spread,
     &crate::syscalls::Syscalls,
     &crate::memory::Memory,
+    &crate::names::Names,
+    &crate::staircase::Staircase::FULL,
 ];
 
 /// A question that this machine can answer by running servers.
@@ -45,6 +48,11 @@ pub trait Experiment {
         CHAPTERS.to_vec()
     }
 
+    /// Whether it makes network namespaces, which not every machine lets us do.
+    fn namespaces(&self) -> Namespaces {
+        Namespaces::None
+    }
+
     /// What its numbers depend on besides the scale and the servers; null if nothing is chosen.
     fn parameters(&self) -> Value {
         Value::Null
@@ -56,6 +64,17 @@ pub trait Experiment {
     /// # Errors
     /// If nothing at all can be measured.
     fn run(&self, bench: &Bench<'_>) -> Result<Outcome>;
+}
+
+/// Whether an experiment makes network namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namespaces {
+    /// No.
+    None,
+    /// It sees more with them.
+    Wanted,
+    /// It goes across an emulated link, and can do nothing without.
+    Needed,
 }
 
 /// What an experiment works with.
@@ -74,6 +93,13 @@ pub struct Bench<'a> {
     pub journal: &'a Journal,
 }
 
+impl Bench<'_> {
+    /// The servers, as columns of the table of promises.
+    pub fn columns(&self) -> Vec<Column> {
+        self.servers.iter().map(|it| it.column).collect()
+    }
+}
+
 /// How long and how hard an experiment is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scale {
@@ -83,7 +109,8 @@ pub struct Scale {
     pub hold: Duration,
     /// The patience of a client.
     pub timeout: Duration,
-    /// The most servers that are driven at once.
+    /// The most servers that are driven at once. Not among the parameters: a second start may choose anew.
+    #[serde(skip)]
     pub side_by_side: usize,
     /// Whether runs without stalled clients show first what running side by side costs.
     pub baseline: bool,
@@ -192,6 +219,17 @@ impl Scale {
             stall: "none".into(),
             stall_percent: 0.0,
             poisson: None,
+        }
+    }
+
+    /// The blog's steps across a link, short: with a longer patience, what queued up would be answered after
+    /// the load has ended.
+    pub fn link_short() -> Scale {
+        Scale {
+            hold: Duration::from_secs(3),
+            timeout: Duration::from_millis(4_500),
+            asserts: true,
+            ..Scale::full()
         }
     }
 

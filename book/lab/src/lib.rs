@@ -5,15 +5,18 @@
 //! of timing. [`binaries`] builds the servers and [`machine`] looks at what they run on; [`records`] is
 //! what stays.
 
+pub mod backlog;
 pub mod binaries;
 pub mod cli;
 pub mod drive;
 pub mod experiment;
 pub mod interrupt;
 pub mod journal;
+pub mod link;
 pub mod machine;
 pub mod measure;
 pub mod memory;
+pub mod names;
 pub mod patience;
 pub mod pool;
 pub mod question;
@@ -23,6 +26,7 @@ pub mod scaling;
 pub mod screen;
 pub mod servers;
 pub mod spread;
+pub mod staircase;
 pub mod stalls;
 pub mod syscalls;
 pub mod trace;
