@@ -111,12 +111,12 @@ impl Parameters {
 /// If there is no link, or the command cannot be started.
 pub fn command(arguments: &Arguments) -> Result<ExitCode> {
     let profile = arguments.parameters.profile()?;
-    let link = Link::open(&profile, arguments.parameters.seed)?;
     // Ctrl-C is for the command, which is in the same terminal: we stay, to say what the link did. Any
-    // other signal ends us, and with us the command.
+    // other signal ends us, and with us the command. (Before there are threads, which inherit it.)
     let mut interrupt = SigSet::empty();
     interrupt.add(Signal::SIGINT);
     interrupt.thread_block().context("pthread_sigmask(SIGINT)")?;
+    let link = Link::open(&profile, arguments.parameters.seed)?;
     eprintln!(
         "{} ({}): you are {}, and `server` is {}",
         profile.name,
