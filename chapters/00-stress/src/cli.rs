@@ -2,8 +2,15 @@
 
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
-use std::{path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 use stress::{Arrivals, Load, Plan, Query, Stall, StallKind};
+
+/// Where the servers of the chapters listen when nobody says otherwise.
+const PORT_DEFAULT: u16 = 8080;
 
 /// An open-loop load generator for servers that answer one line and close, and the stalled client by hand
 #[derive(Debug, Parser)]
@@ -47,7 +54,11 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// HOST:PORT of the server; a name is resolved once
-    pub address: String,
+    #[arg(required_unless_present = "host", conflicts_with = "host")]
+    pub address: Option<String>,
+    /// A server on another machine, by its name or IP address; at port 8080, unless it is HOST:PORT
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
     /// Requests per second of a steady run
     #[arg(long, default_value_t = 10.0, conflicts_with = "staircase")]
     pub qps: f64,
@@ -116,6 +127,12 @@ pub struct RunArgs {
 pub struct Staircase(Vec<f64>);
 
 impl RunArgs {
+    /// HOST:PORT of the server, as it was given or completed.
+    pub fn target(&self) -> String {
+        let host = self.host.as_deref().map(with_port);
+        host.or_else(|| self.address.clone()).unwrap_or_default() // clap wants one of them.
+    }
+
     /// The plan of these arguments, against a server whose address is known.
     pub fn plan(&self, target: std::net::SocketAddr) -> Result<Plan> {
         let mut plan = match &self.staircase {
@@ -146,6 +163,16 @@ impl RunArgs {
     }
 }
 
+/// `host` with the port of every server of this course, if it has none. The colons of a bare IPv6 address
+/// are not those of a port.
+fn with_port(host: &str) -> String {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return SocketAddr::new(address, PORT_DEFAULT).to_string();
+    }
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if has_port { host.into() } else { format!("{host}:{PORT_DEFAULT}") }
+}
+
 fn staircase(text: &str) -> Result<Staircase> {
     stress::parse_staircase(text).map(Staircase)
 }
@@ -160,4 +187,24 @@ fn seconds_or_zero(text: &str) -> Result<Duration> {
     let value: f64 = text.strip_suffix('s').unwrap_or(text).parse()?;
     ensure!((0.0..=86_400.0).contains(&value), "give seconds, from 0 to 86400, such as 2.5");
     Ok(Duration::from_secs_f64(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_a_port_has_that_of_the_chapters() {
+        for (host, completed) in [
+            ("raspberrypi.local", "raspberrypi.local:8080"),
+            ("raspberrypi.local:1", "raspberrypi.local:1"),
+            ("192.0.2.1", "192.0.2.1:8080"),
+            ("192.0.2.1:1", "192.0.2.1:1"),
+            ("2001:db8::1", "[2001:db8::1]:8080"),
+            ("[2001:db8::1]", "[2001:db8::1]:8080"),
+            ("[2001:db8::1]:1", "[2001:db8::1]:1"),
+        ] {
+            assert_eq!(with_port(host), completed, "--host {host}");
+        }
+    }
 }

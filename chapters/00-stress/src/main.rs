@@ -42,7 +42,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &RunArgs) -> ExitCode {
-    let (target, took) = match stress::resolve(&args.address) {
+    let address = args.target();
+    let (target, took) = match stress::resolve(&address) {
         Ok(resolved) => resolved,
         Err(error) => return fail(&error, EXIT_USAGE),
     };
@@ -50,7 +51,7 @@ fn run(args: &RunArgs) -> ExitCode {
         Ok(plan) => plan,
         Err(error) => return fail(&error, EXIT_USAGE),
     };
-    show::begin(&args.address, &plan, took);
+    show::begin(&address, &plan, took);
     let mut progress = show::Shown::new();
     let report = stress::run(&plan, &mut |state| progress.show(state), &STOP);
     progress.end();

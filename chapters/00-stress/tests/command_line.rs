@@ -46,6 +46,7 @@ fn mistakes() {
     let mistakes: &[&[&str]] = &[
         &["run"],
         &["run", "127.0.0.1"],
+        &["run", "127.0.0.1:80", "--host", "127.0.0.1"],
         &["run", "127.0.0.1:0"],
         &["run", "127.0.0.1:80", "--staircase", "460..10:50"],
         &["run", "127.0.0.1:80", "--staircase", "10..460"],
@@ -79,6 +80,16 @@ fn nobody_there() {
     assert!(matches!(run.status.code(), Some(0 | 3)), "{run:?}");
     let table = String::from_utf8_lossy(&run.stdout).into_owned();
     assert!(table.contains("refused, while connecting (ECONNREFUSED)"), "{table}");
+}
+
+#[test]
+fn a_host_is_resolved_and_takes_the_load() {
+    let server = KnownServer::start(Behaviour::Answer(Duration::ZERO)).unwrap();
+    let host = format!("localhost:{}", server.address.port());
+    let run = stress().args(["run", "--host", &host, "--qps", "20", "--steady", "1"]).output();
+    let run = run.unwrap();
+    assert!(String::from_utf8_lossy(&run.stderr).contains("resolved once"), "{run:?}");
+    assert!(!server.log().is_empty(), "{run:?}");
 }
 
 #[test]
