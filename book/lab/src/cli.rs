@@ -2,15 +2,16 @@
 
 use crate::{
     drive,
-    experiment::{self, EXPERIMENTS, Experiment, Namespaces, Scale},
+    experiment::{self, EXPERIMENTS, Experiment, Form, Namespaces},
     link,
     measure::{Folders, Session, Wish},
     question,
     scaling::bare::{self, End},
-    servers, staircase, trace,
+    servers, staircase, tour, trace,
 };
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+use contract::verdicts::Column;
 use std::{fmt::Write, process::ExitCode};
 
 /// Experiments with the servers of the chapters, on this machine; without a command: the race
@@ -25,6 +26,8 @@ struct Cli {
 enum Command {
     /// Name the experiments, what they ask, and what is expected
     List,
+    /// Run all experiments that this machine can run, without those whose record is whole already
+    All(AllArguments),
     /// Drive the servers with clients of which some stall
     Race(RaceArguments),
     /// Compare the CPU time of an answer in 04, 05 and 06, and 05 and 06 with more reactors
@@ -73,6 +76,21 @@ struct RaceArguments {
 }
 
 #[derive(Debug, Args)]
+struct AllArguments {
+    /// Take the long form of those that have one: 23,500 requests a run
+    #[arg(long, conflicts_with = "smoke")]
+    full: bool,
+    /// Take little of everything: whether it works, not how well
+    #[arg(long)]
+    smoke: bool,
+    /// Begin anew, whatever an earlier start has done
+    #[arg(long)]
+    fresh: bool,
+    #[command(flatten)]
+    folders: Folders,
+}
+
+#[derive(Debug, Args)]
 struct ShortArguments {
     /// Take little of everything: whether it works, not how well
     #[arg(long)]
@@ -104,6 +122,7 @@ pub fn main() -> ExitCode {
             print!("{}", list());
             Ok(ExitCode::SUCCESS)
         }
+        Command::All(arguments) => all(arguments),
         Command::Race(arguments) => race(arguments),
         Command::Scaling(arguments) => short("scaling", arguments),
         Command::Spread(arguments) => short("spread", arguments),
@@ -154,16 +173,12 @@ fn race(arguments: &RaceArguments) -> Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
     };
-    let scale = match (arguments.full, arguments.smoke) {
-        (true, _) => Scale::full(),
-        (_, true) => Scale::smoke(),
-        _ => Scale::short(),
-    };
+    let experiment = experiment::find("race")?;
+    let scale = experiment.scale(form(arguments.full, arguments.smoke));
     let mut guess = None;
     let session = Session::open(&servers, &arguments.folders, || {
         guess = if arguments.smoke { None } else { question::ask(&servers) };
     })?;
-    let experiment = experiment::find("race")?;
     let wish = Wish { experiment, servers: &servers, scale: &scale, fresh: false, skip: false };
     let ended = session.conduct(&wish)?;
     if let Some(guess) = guess {
@@ -197,6 +212,39 @@ fn staircase(arguments: &staircase::Arguments) -> Result<ExitCode> {
     Ok(session.conduct(&wish)?.say())
 }
 
+fn form(full: bool, smoke: bool) -> Form {
+    match (full, smoke) {
+        (true, _) => Form::Full,
+        (_, true) => Form::Smoke,
+        _ => Form::Short,
+    }
+}
+
+fn all(arguments: &AllArguments) -> Result<ExitCode> {
+    // Before there is a second thread. Where it does not work, those that need it say so.
+    let _ = link::prepare();
+    let form = form(arguments.full, arguments.smoke);
+    let mut columns: Vec<Column> = Vec::new();
+    for column in EXPERIMENTS.iter().flat_map(|it| it.servers()) {
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    let session = Session::open(&columns, &arguments.folders, || {})?;
+    let conduct = |experiment: &dyn Experiment| {
+        println!("\n=== {}: {}", experiment.name(), experiment.question());
+        let (servers, scale) = (experiment.servers(), experiment.scale(form));
+        session.conduct(&Wish {
+            experiment,
+            servers: &servers,
+            scale: &scale,
+            fresh: arguments.fresh,
+            skip: true,
+        })
+    };
+    Ok(tour::take(EXPERIMENTS, conduct).say())
+}
+
 /// An experiment of which nothing is chosen but its length.
 fn short(name: &str, arguments: &ShortArguments) -> Result<ExitCode> {
     let experiment = experiment::find(name)?;
@@ -204,7 +252,7 @@ fn short(name: &str, arguments: &ShortArguments) -> Result<ExitCode> {
         // Before there is a second thread. Where it does not work, the experiment says what it lacks.
         let _ = link::prepare();
     }
-    let scale = if arguments.smoke { Scale::smoke() } else { Scale::short() };
+    let scale = experiment.scale(form(false, arguments.smoke));
     let servers = experiment.servers();
     let session = Session::open(&servers, &arguments.folders, || {})?;
     let wish =

@@ -26,7 +26,7 @@ pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] = &[
     &crate::syscalls::Syscalls,
     &crate::memory::Memory,
     &crate::names::Names,
-    &crate::staircase::Staircase::FULL,
+    &crate::staircase::Staircase::AS_ITS_FORM,
 ];
 
 /// A question that this machine can answer by running servers.
@@ -39,6 +39,14 @@ pub trait Experiment {
 
     /// What is expected, in one line, so that it can turn out wrong.
     fn prediction(&self) -> &'static str;
+
+    /// How long and how hard it is in a form.
+    fn scale(&self, form: Form) -> Scale {
+        match form {
+            Form::Smoke => Scale::smoke(),
+            Form::Short | Form::Full => Scale::short(),
+        }
+    }
 
     /// About how long it takes, without the build.
     fn about(&self, scale: &Scale, servers: usize) -> Duration;
@@ -100,9 +108,24 @@ impl Bench<'_> {
     }
 }
 
+/// How much of an experiment is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// Little of everything: whether it works, not how well.
+    Smoke,
+    /// What somebody waits for.
+    #[default]
+    Short,
+    /// What is published.
+    Full,
+}
+
 /// How long and how hard an experiment is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scale {
+    /// Which form it is of.
+    pub form: Form,
     /// Requests per second of each step.
     pub rates: Vec<f64>,
     /// The length of a step.
@@ -181,6 +204,7 @@ impl Scale {
     /// what queued up would be answered after the load has ended, and the worst server would look best.
     pub fn short() -> Scale {
         Scale {
+            form: Form::Short,
             rates: vec![10.0, 110.0, 210.0, 310.0, 460.0],
             hold: Duration::from_secs(3),
             timeout: Duration::from_millis(4_500),
@@ -192,12 +216,19 @@ impl Scale {
 
     /// The same steps, everything at once, held to what is safe to say: for continuous integration.
     pub fn smoke() -> Scale {
-        Scale { side_by_side: 8, baseline: false, asserts: true, ..Scale::short() }
+        Scale {
+            form: Form::Smoke,
+            side_by_side: 8,
+            baseline: false,
+            asserts: true,
+            ..Scale::short()
+        }
     }
 
     /// The blog's staircase: 23,500 requests.
     pub fn full() -> Scale {
         Scale {
+            form: Form::Full,
             rates: (0..10).map(|step| f64::from(10 + 50 * step)).collect(),
             hold: Duration::from_secs(10),
             timeout: Duration::from_secs(15),
@@ -226,10 +257,22 @@ impl Scale {
     /// the load has ended.
     pub fn link_short() -> Scale {
         Scale {
+            form: Form::Short,
             hold: Duration::from_secs(3),
             timeout: Duration::from_millis(4_500),
             asserts: true,
             ..Scale::full()
+        }
+    }
+
+    /// A few requests across a link: whether it works.
+    pub fn link_smoke() -> Scale {
+        Scale {
+            form: Form::Smoke,
+            rates: vec![10.0, 60.0],
+            hold: Duration::from_secs(1),
+            timeout: Duration::from_millis(1_500),
+            ..Scale::short()
         }
     }
 

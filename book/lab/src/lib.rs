@@ -29,4 +29,5 @@ pub mod spread;
 pub mod staircase;
 pub mod stalls;
 pub mod syscalls;
+pub mod tour;
 pub mod trace;

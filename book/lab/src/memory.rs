@@ -6,7 +6,7 @@
 
 use crate::{
     binaries::Binary,
-    experiment::{Bench, Experiment, Outcome, Scale},
+    experiment::{Bench, Experiment, Form, Outcome, Scale},
     machine::DESCRIPTORS_OWN,
     pool::{self, Task},
     records::{Table, round},
@@ -136,11 +136,11 @@ impl Experiment for Memory {
 }
 
 fn crowds(scale: &Scale) -> &'static [usize] {
-    if scale.asserts { &CROWDS_SMOKE } else { &CROWDS }
+    if scale.form == Form::Smoke { &CROWDS_SMOKE } else { &CROWDS }
 }
 
 fn repeats(scale: &Scale) -> u64 {
-    if scale.asserts { 1 } else { 3 }
+    if scale.form == Form::Smoke { 1 } else { 3 }
 }
 
 fn measure(binary: &Binary, clients: usize) -> Result<Row> {

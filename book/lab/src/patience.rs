@@ -6,7 +6,7 @@
 
 use crate::{
     drive::{self, Crowd, Job, Run},
-    experiment::{Bench, Experiment, Outcome, Scale},
+    experiment::{Bench, Experiment, Form, Outcome, Scale},
     pool::{self, Task},
     race::scoreboard::ms,
     records::{Record, Table, round},
@@ -139,18 +139,18 @@ impl Experiment for Patience {
 }
 
 fn rates(scale: &Scale) -> &'static [f64] {
-    if scale.asserts { &RATES_SMOKE } else { &RATES }
+    if scale.form == Form::Smoke { &RATES_SMOKE } else { &RATES }
 }
 
 fn repeats(scale: &Scale) -> u64 {
-    if scale.asserts { 1 } else { 3 }
+    if scale.form == Form::Smoke { 1 } else { 3 }
 }
 
 /// The clients that ask have more patience than the queue ever demands: all of them are answered.
 fn crowd(scale: &Scale, rate: f64) -> Crowd {
     Crowd {
         rates: vec![rate],
-        hold: Duration::from_secs(if scale.asserts { 4 } else { 12 }),
+        hold: Duration::from_secs(if scale.form == Form::Smoke { 4 } else { 12 }),
         timeout: Duration::from_secs(25),
         stall: "silent".into(),
         stall_percent: PERCENT,

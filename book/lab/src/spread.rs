@@ -7,7 +7,7 @@
 
 use crate::{
     binaries::Binary,
-    experiment::{Bench, Experiment, Outcome, Scale},
+    experiment::{Bench, Experiment, Form, Outcome, Scale},
     records::{Record, Table},
     servers::{named, short},
 };
@@ -130,7 +130,7 @@ impl Experiment for Spread {
 }
 
 fn crowds(scale: &Scale) -> &'static [(usize, usize)] {
-    if scale.asserts { &CROWDS_SMOKE } else { &CROWDS }
+    if scale.form == Form::Smoke { &CROWDS_SMOKE } else { &CROWDS }
 }
 
 fn start(binary: &Binary, reactors: usize) -> Result<Server> {

@@ -2,7 +2,7 @@
 
 use crate::{
     drive::{self, Crowd, Job, Run},
-    experiment::{Bench, Experiment, Outcome, Scale},
+    experiment::{Bench, Experiment, Form, Outcome, Scale},
     pool::{self, Task},
     race::scoreboard::ms,
     records::{Record, Table},
@@ -81,13 +81,13 @@ impl Experiment for Stalls {
 }
 
 fn percents(scale: &Scale) -> &'static [f64] {
-    if scale.asserts { &PERCENTS[2..] } else { &PERCENTS }
+    if scale.form == Form::Smoke { &PERCENTS[2..] } else { &PERCENTS }
 }
 
 /// One rate, long enough for the smallest share to bring two; and patience of more than twice the server's.
 fn crowd(scale: &Scale, stall: &str, percent: f64) -> Crowd {
     let (rate, hold_s, timeout_s) =
-        if scale.asserts { (60.0, 2.0, 2.5) } else { (120.0, 8.0, 4.5) };
+        if scale.form == Form::Smoke { (60.0, 2.0, 2.5) } else { (120.0, 8.0, 4.5) };
     Crowd {
         rates: vec![rate],
         hold: Duration::from_secs_f64(hold_s),

@@ -1,7 +1,7 @@
 //! The system calls of an answer, as a record: what `cargo lab trace` counts, of every chapter.
 
 use crate::{
-    experiment::{Bench, Experiment, Outcome, Scale},
+    experiment::{Bench, Experiment, Form, Outcome, Scale},
     records::Table,
     trace::{self, record, table},
 };
@@ -37,7 +37,7 @@ impl Experiment for Syscalls {
     }
 
     fn run(&self, bench: &Bench<'_>) -> Result<Outcome> {
-        let clients = if bench.scale.asserts { CLIENTS_SMOKE } else { CLIENTS };
+        let clients = if bench.scale.form == Form::Smoke { CLIENTS_SMOKE } else { CLIENTS };
         let (mut outcome, mut seen) = (Outcome::default(), Vec::new());
         let bar = bench.screen.bar("tracing");
         for (at, server) in bench.servers.iter().enumerate() {

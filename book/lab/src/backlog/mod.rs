@@ -6,7 +6,7 @@
 pub mod burst;
 
 use crate::{
-    experiment::{Bench, Experiment, Namespaces, Outcome, Scale},
+    experiment::{Bench, Experiment, Form, Namespaces, Outcome, Scale},
     pool::{self, Task},
     race::scoreboard::thousands,
     records::Table,
@@ -143,11 +143,11 @@ impl Experiment for Backlog {
 }
 
 fn bursts(scale: &Scale) -> &'static [usize] {
-    if scale.asserts { &BURSTS_SMOKE } else { &BURSTS }
+    if scale.form == Form::Smoke { &BURSTS_SMOKE } else { &BURSTS }
 }
 
 fn repeats(scale: &Scale) -> u64 {
-    if scale.asserts { 1 } else { 3 }
+    if scale.form == Form::Smoke { 1 } else { 3 }
 }
 
 fn row(seen: &Seen, backlog: usize, clients: usize, seed: u64, step: u32) -> Row {

@@ -8,7 +8,7 @@ pub mod client;
 pub mod resolver;
 
 use crate::{
-    experiment::{Bench, Experiment, Outcome, Scale},
+    experiment::{Bench, Experiment, Form, Outcome, Scale},
     pool::{self, Task},
     race::scoreboard::ms,
     records::Table,
@@ -141,7 +141,7 @@ impl Experiment for Names {
 }
 
 fn plan(scale: &Scale) -> Plan {
-    let (rates, hold_s) = if scale.asserts {
+    let (rates, hold_s) = if scale.form == Form::Smoke {
         (vec![50.0, 250.0], 1.0)
     } else {
         (vec![10.0, 60.0, 110.0, 160.0, 310.0], 4.0)
@@ -149,12 +149,12 @@ fn plan(scale: &Scale) -> Plan {
     Plan {
         rates,
         hold: Duration::from_secs_f64(hold_s),
-        timeout: Duration::from_secs_f64(if scale.asserts { 1.0 } else { 2.0 }),
+        timeout: Duration::from_secs_f64(if scale.form == Form::Smoke { 1.0 } else { 2.0 }),
     }
 }
 
 fn repeats(scale: &Scale) -> u64 {
-    if scale.asserts { 1 } else { 2 }
+    if scale.form == Form::Smoke { 1 } else { 2 }
 }
 
 /// What the resolver can answer in a second.

@@ -10,7 +10,7 @@ pub mod stalled;
 use crate::{
     binaries::Binary,
     drive::Run,
-    experiment::{Bench, Experiment, Outcome, Scale},
+    experiment::{Bench, Experiment, Form, Outcome, Scale},
     records::{Noise, Record, Table},
     servers::short,
 };
@@ -51,6 +51,14 @@ impl Experiment for Race {
 
     fn prediction(&self) -> &'static str {
         "01 and 02 fall, 03 falls when clients stop in the middle of a line, 04 to 06 answer everybody."
+    }
+
+    fn scale(&self, form: Form) -> Scale {
+        match form {
+            Form::Smoke => Scale::smoke(),
+            Form::Short => Scale::short(),
+            Form::Full => Scale::full(),
+        }
     }
 
     fn about(&self, scale: &Scale, servers: usize) -> Duration {

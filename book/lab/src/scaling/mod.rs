@@ -9,7 +9,7 @@ pub mod cost;
 
 use crate::{
     binaries::Binary,
-    experiment::{Bench, Experiment, Outcome, Scale},
+    experiment::{Bench, Experiment, Form, Outcome, Scale},
     records::{Record, Table},
     servers::{named, short},
 };
@@ -77,7 +77,7 @@ struct Effort {
 
 impl Effort {
     fn of(scale: &Scale) -> Effort {
-        if scale.asserts {
+        if scale.form == Form::Smoke {
             Effort { rounds: 1, requests: 2_000 }
         } else {
             Effort { rounds: 7, requests: 20_000 }

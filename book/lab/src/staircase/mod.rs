@@ -9,10 +9,11 @@ pub mod over;
 
 use crate::{
     drive::{self, Job},
-    experiment::{Bench, Experiment, Namespaces, Outcome, Scale},
+    experiment::{Bench, Experiment, Form, Namespaces, Outcome, Scale},
     link::Profile,
     measure::Folders,
     pool::{self, Task},
+    race::KINDS,
     records::{Record, Table},
     servers::named,
 };
@@ -56,6 +57,9 @@ pub struct Arguments {
     /// limit of the link
     #[arg(long)]
     short: bool,
+    /// Take little of everything: whether it works, not how well
+    #[arg(long, conflicts_with = "short")]
+    smoke: bool,
     /// Run each server so often with each kind of stalled client [default: 3, with --short 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: Option<u64>,
@@ -79,49 +83,55 @@ pub struct Arguments {
 impl Arguments {
     /// What is asked for.
     pub fn experiment(&self) -> Staircase {
-        let form = if self.short { Staircase::short() } else { Staircase::FULL };
-        Staircase {
-            seeds: self.seeds.unwrap_or(form.seeds),
-            stalls: if self.stalls.is_empty() { form.stalls } else { self.stalls.clone() },
-        }
+        Staircase { seeds: self.seeds, stalls: self.stalls.clone() }
     }
 
     /// How long, and how many at once.
     pub fn scale(&self) -> Scale {
-        let form = if self.short { Scale::link_short() } else { Scale::full() };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let at_once = self.side_by_side.map_or(cores * RUNS_PER_CORE, |it| it as usize);
-        Scale { side_by_side: at_once, ..form }
+        let form = match (self.smoke, self.short) {
+            (true, _) => Form::Smoke,
+            (_, true) => Form::Short,
+            _ => Form::Full,
+        };
+        let scale = Staircase::AS_ITS_FORM.scale(form);
+        let at_once = self.side_by_side.map_or(scale.side_by_side, |it| it as usize);
+        Scale { side_by_side: at_once, ..scale }
     }
 }
 
 /// `cargo lab staircase`
 #[derive(Clone, Debug)]
 pub struct Staircase {
-    /// Runs of each server with each kind of stalled client, each with dice of its own.
-    pub seeds: u64,
-    /// The kinds; all if there are none.
+    /// Runs of each server with each kind of stalled client, each with dice of its own; `None` as the form
+    /// has it.
+    pub seeds: Option<u64>,
+    /// The kinds; as the form has them, if there are none.
     pub stalls: Vec<StallKind>,
 }
 
 impl Staircase {
-    /// The full form: three seeds, all kinds.
-    pub const FULL: Staircase = Staircase { seeds: 3, stalls: Vec::new() };
+    /// With nothing chosen: in full three seeds and all kinds, shorter one seed and those that tell the
+    /// chapters apart.
+    pub const AS_ITS_FORM: Staircase = Staircase { seeds: None, stalls: Vec::new() };
 
-    /// The short form: one seed, the kinds that tell the chapters apart.
-    pub fn short() -> Staircase {
-        Staircase { seeds: 1, stalls: crate::race::KINDS.to_vec() }
+    fn kinds(&self, scale: &Scale) -> Vec<StallKind> {
+        match scale.form {
+            _ if !self.stalls.is_empty() => self.stalls.clone(),
+            Form::Full => StallKind::ALL.to_vec(),
+            Form::Short => KINDS.to_vec(),
+            Form::Smoke => vec![StallKind::HalfLine],
+        }
     }
 
-    fn kinds(&self) -> Vec<StallKind> {
-        if self.stalls.is_empty() { StallKind::ALL.to_vec() } else { self.stalls.clone() }
+    fn seeds(&self, scale: &Scale) -> u64 {
+        self.seeds.unwrap_or(if scale.form == Form::Full { 3 } else { 1 })
     }
 
     /// Seed by seed, so that what is done when somebody has had enough is whole for some of them.
     fn tasks<'a>(&self, bench: &Bench<'a>, link: &str) -> Vec<Task<Job<'a>>> {
         let mut tasks = Vec::new();
-        for seed in 1..=self.seeds {
-            for kind in self.kinds() {
+        for seed in 1..=self.seeds(bench.scale) {
+            for kind in self.kinds(bench.scale) {
                 for server in bench.servers {
                     let job = Job {
                         server,
@@ -161,12 +171,22 @@ impl Experiment for Staircase {
     }
 
     fn parameters(&self) -> Value {
-        let kinds: Vec<&str> = self.kinds().into_iter().map(StallKind::name).collect();
+        let kinds: Vec<&str> = self.stalls.iter().map(|kind| kind.name()).collect();
         json!({ "seeds": self.seeds, "stalls": kinds, "stall_percent": STALL_PERCENT })
     }
 
+    fn scale(&self, form: Form) -> Scale {
+        let scale = match form {
+            Form::Smoke => Scale::link_smoke(),
+            Form::Short => Scale::link_short(),
+            Form::Full => Scale::full(),
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Scale { side_by_side: cores * RUNS_PER_CORE, ..scale }
+    }
+
     fn about(&self, scale: &Scale, servers: usize) -> Duration {
-        let runs = self.seeds as usize * self.kinds().len() * servers;
+        let runs = self.seeds(scale) as usize * self.kinds(scale).len() * servers;
         // Each server and link takes a moment to come and to go.
         let each = scale.staircase_length() + Duration::from_secs(1);
         each * runs.div_ceil(scale.side_by_side.max(1)) as u32
@@ -223,7 +243,7 @@ impl Staircase {
 fn profile(name: &str, scale: &Scale) -> Result<Profile> {
     let mut profile =
         Profile::named(name).with_context(|| format!("no profile is called '{name}'"))?;
-    if scale.asserts {
+    if scale.form != Form::Full {
         profile.packets_per_second = Some(SHORT_PACKETS_PER_SECOND);
     }
     Ok(profile)
