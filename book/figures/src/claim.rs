@@ -40,8 +40,9 @@ pub fn render(body: &str, sources: &Sources) -> Result<String> {
         escape(&compared)
     );
     let Some((_, text)) = options.first() else { return Ok(mark) };
+    // A word joiner, so that the mark never begins a line.
     let text = with_numbers(text.trim(), sources)?;
-    Ok(format!("<span class=\"claim\">{text}\u{2060}{mark}</span>"))
+    Ok(format!("<span class=\"claim\">{text}&#8288;{mark}</span>"))
 }
 
 /// A side as an error shows it: `median a.b = 3.2`, and a constant only once.

@@ -5,7 +5,8 @@
 /// The bar is written as an entity, since it would end the cell of a Markdown table.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for letter in text.split_whitespace().collect::<Vec<_>>().join(" ").chars() {
+    // A no-break space between a number and its unit stays one.
+    for letter in text.split_ascii_whitespace().collect::<Vec<_>>().join(" ").chars() {
         match letter {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
