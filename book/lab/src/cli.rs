@@ -46,6 +46,10 @@ enum Command {
     Memory(ShortArguments),
     /// Resolve the server's name for each request, and once, with a slow resolver
     Names(ShortArguments),
+    /// Let links that carry more and less show where 04 bends, and what a request costs in packets
+    Knee(ShortArguments),
+    /// Try more cores, a better radio and a cable with 04 and 05
+    Levers(ShortArguments),
     /// Count the system calls of an answer, of every chapter, as a record
     Syscalls(ShortArguments),
     /// Count the system calls that an answer takes, one client at a time and many at once
@@ -132,6 +136,8 @@ pub fn main() -> ExitCode {
         Command::Backlog(arguments) => short("backlog", arguments),
         Command::Memory(arguments) => short("memory", arguments),
         Command::Names(arguments) => short("names", arguments),
+        Command::Knee(arguments) => short("knee", arguments),
+        Command::Levers(arguments) => short("levers", arguments),
         Command::Syscalls(arguments) => short("syscalls", arguments),
         Command::Trace(arguments) => trace::command(arguments),
         Command::Link(arguments) => {

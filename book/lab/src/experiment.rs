@@ -27,6 +27,8 @@ pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] = &[
     &crate::memory::Memory,
     &crate::names::Names,
     &crate::staircase::Staircase::AS_ITS_FORM,
+    &crate::knee::Knee,
+    &crate::levers::Levers,
 ];
 
 /// A question that this machine can answer by running servers.

@@ -12,6 +12,8 @@ pub mod drive;
 pub mod experiment;
 pub mod interrupt;
 pub mod journal;
+pub mod knee;
+pub mod levers;
 pub mod link;
 pub mod machine;
 pub mod measure;

@@ -1,0 +1,455 @@
+//! Where a server's staircase bends when only the link can bend it: at the link's packets per second,
+//! divided by the packets that a request takes.
+//!
+//! The first step is slow, and the link's counters say what a request takes. From that follows the
+//! prediction; the other steps are close together around it. A client that keeps its connection is left as
+//! a prediction: the odd/even protocol has one question for each connection.
+
+use crate::{
+    binaries::Binary,
+    drive::{self, Crowd, Job},
+    experiment::{Bench, Experiment, Form, Namespaces, Outcome, Scale},
+    link::Profile,
+    pool::{self, Task},
+    race::scoreboard::{ms, thousands},
+    records::{Record, Table, round},
+    servers::{named, short},
+    staircase::over::{self, Crossing},
+};
+use anyhow::{Context, Result};
+use contract::verdicts::Column;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::{fmt::Write, thread, time::Duration};
+
+/// The name, and that of the rows of steps.
+const NAME: &str = "knee";
+
+/// The server that only the link stops.
+const SERVER: &str = "ch04";
+
+/// Its other parameters are those of the profile.
+const PROFILE: &str = "wifi-2.4";
+
+/// Packets that the link carries in a second, both ways.
+const BUDGETS: [f64; 3] = [1_200.0, 1_800.0, 2_400.0];
+
+/// By which the steps are placed: SYN, SYN-ACK, ACK; the question and its ACK; the answer and its ACK; FIN,
+/// FIN and an ACK. What a request takes is counted all the same.
+const PACKETS_EXPECTED: f64 = 10.0;
+
+/// With a connection that is kept: the question, the answer, which acknowledges it, and an ACK.
+const PACKETS_KEPT: f64 = 3.0;
+
+/// The steps, as parts of the rate that is expected. The first counts the packets.
+const PARTS: [f64; 9] = [0.2, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.1, 1.2];
+const PARTS_SMOKE: [f64; 3] = [0.2, 0.6, 1.5];
+
+/// A step is climbed if so many of a hundred are answered.
+pub const CLIMBED_PERCENT: f64 = 99.0;
+
+/// `cargo lab knee`
+pub struct Knee;
+
+/// A row of `knee` and `levers`: a step, or what came of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// `knee` and `levers` for a step; with `-run` for a whole run; `knee-kept` for what is predicted of a
+    /// client that keeps its connection, and not measured.
+    pub experiment: String,
+    /// The binary.
+    pub server: String,
+    /// The profile of the link.
+    pub link: String,
+    /// What stalled clients do: there are none.
+    pub stall: String,
+    /// As many as there are.
+    pub stall_percent: f64,
+    /// The dice of the link.
+    pub seed: Option<u64>,
+    /// From 1; empty for a run.
+    pub step: Option<u32>,
+    /// What the link carries; empty if it carries whatever comes.
+    pub packets_per_second: Option<f64>,
+    /// Requests per second of the step.
+    pub target_qps: Option<f64>,
+    /// Length of the step.
+    pub hold_s: f64,
+    /// Patience of a client.
+    pub timeout_s: f64,
+    /// Requests that were due.
+    pub scheduled: Option<u64>,
+    /// Of those, answered right.
+    pub correct: Option<u64>,
+    /// The same in percent.
+    pub answered_percent: Option<f64>,
+    /// Half of those answered took at most this. Of a run: in its first, slow step.
+    pub p50_ms: Option<f64>,
+    /// 99 of 100.
+    pub p99_ms: Option<f64>,
+    /// Packets that came to the link, both ways.
+    pub link_packets: Option<u64>,
+    /// Of those, dropped because the queue was full.
+    pub dropped_full: Option<u64>,
+    /// Of those, lost by the dice.
+    pub dropped_lost: Option<u64>,
+    /// Packets that came to the link for each request of the first, slow step.
+    pub packets_per_request: Option<f64>,
+    /// The rate that the link allows: `packets_per_second` ÷ `packets_per_request`.
+    pub predicted_qps: Option<f64>,
+    /// The last step before the first that is not climbed; empty if none was climbed.
+    pub knee_qps: Option<f64>,
+    /// The first step that is not climbed; empty if all were.
+    pub failed_qps: Option<f64>,
+    /// Four times the link's mean one-way delay: a connection is a round trip, and so is a question.
+    pub predicted_p50_ms: Option<f64>,
+    /// How late the link delivered, at the 99th percentile of the whole run.
+    pub lateness_p99_ms: Option<f64>,
+    /// Whether that is more than a run can bear.
+    pub spoiled: Option<bool>,
+}
+
+impl Experiment for Knee {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn question(&self) -> &'static str {
+        "Was it the link that stopped the blog's last server, and would a kept connection have helped?"
+    }
+
+    fn prediction(&self) -> &'static str {
+        "04 bends at the link's packets per second ÷ 10 packets per request; a kept connection needs 3."
+    }
+
+    fn servers(&self) -> Vec<Column> {
+        named(&[SERVER])
+    }
+
+    fn namespaces(&self) -> Namespaces {
+        Namespaces::Needed
+    }
+
+    fn parameters(&self) -> Value {
+        json!({ "profile": PROFILE, "packets_per_second": BUDGETS, "climbed_percent": CLIMBED_PERCENT })
+    }
+
+    fn scale(&self, form: Form) -> Scale {
+        match form {
+            Form::Smoke => {
+                Scale { hold: Duration::from_secs(2), asserts: true, ..Scale::link_smoke() }
+            }
+            Form::Short => Scale { hold: Duration::from_secs(4), ..Scale::link_short() },
+            Form::Full => Scale::full(),
+        }
+    }
+
+    fn about(&self, scale: &Scale, servers: usize) -> Duration {
+        let runs = servers * budgets(scale).len() * seeds(scale) as usize;
+        about(&crowd(scale, BUDGETS[0]), runs)
+    }
+
+    fn run(&self, bench: &Bench<'_>) -> Result<Outcome> {
+        let wifi = Profile::named(PROFILE).context("it has a name")?;
+        let mut tasks = Vec::new();
+        for seed in 1..=seeds(bench.scale) {
+            for &budget in budgets(bench.scale) {
+                for server in bench.servers {
+                    let profile = Profile { packets_per_second: Some(budget), ..wifi.clone() };
+                    let crowd = crowd(bench.scale, budget);
+                    tasks.push(Climb::task(NAME, server, profile, seed, crowd));
+                }
+            }
+        }
+        let mut outcome = Outcome::default();
+        let mut rows = climb(bench, &tasks, &mut outcome)?;
+        rows.extend(budgets(bench.scale).iter().map(|budget| kept(*budget)));
+        outcome.scoreboard = board(&rows);
+        outcome.findings.extend(rows.iter().filter_map(Row::sentence));
+        if bench.scale.asserts && bench.scale.form == Form::Smoke && outcome.missing == 0 {
+            broken(&rows).into_iter().for_each(|sentence| outcome.fail(sentence));
+        }
+        outcome.table = Table::of(&rows)?;
+        Ok(outcome)
+    }
+}
+
+/// A climb across a link, as a task of a pool.
+pub struct Climb<'a> {
+    job: Job<'a>,
+    profile: Profile,
+}
+
+impl<'a> Climb<'a> {
+    /// `server` and `crowd` across `profile` with the dice of `seed`, in rows called `experiment`.
+    pub fn task(
+        experiment: &'static str,
+        server: &'a Binary,
+        profile: Profile,
+        seed: u64,
+        crowd: Crowd,
+    ) -> Task<Climb<'a>> {
+        let link = profile.name.clone();
+        let job = Job { server, experiment, link, seed: Some(seed), first_step: 1, crowd };
+        let budget = profile.packets_per_second.unwrap_or(0.0);
+        let part = format!("{} {} {budget} packets/s", job.label(), profile.name);
+        Task { part, job: Climb { job, profile } }
+    }
+}
+
+/// Does all `tasks`, and returns their rows: the steps of each, and one for the run.
+///
+/// # Errors
+/// If there is no link.
+pub fn climb(
+    bench: &Bench<'_>,
+    tasks: &[Task<Climb<'_>>],
+    outcome: &mut Outcome,
+) -> Result<Vec<Row>> {
+    let Some(first) = tasks.first() else { return Ok(Vec::new()) };
+    outcome.findings.push(format!("the link: {}", over::probe(&first.job.profile)?));
+    let one = |Climb { job, profile }: &Climb<'_>| {
+        let crossing = over::cross(bench, job, profile)?;
+        bench.screen.say(&format!("  {}: {}", words(profile), crossing.sentence(job)));
+        Ok(crossing)
+    };
+    let done = pool::all(bench, tasks, at_once(), one, Crossing::is_whole);
+    let mut rows = Vec::new();
+    for (Task { job: climb, .. }, done) in tasks.iter().zip(done) {
+        let run = done.map(|it| it.map(|it| it.run));
+        let records = drive::gather(vec![run], outcome);
+        rows.extend(records.iter().map(|it| Row::of_step(it, &climb.profile)));
+        rows.extend(Row::of_run(&records, &climb.profile));
+    }
+    Ok(rows)
+}
+
+/// About how long `runs` of such clients take.
+pub fn about(crowd: &Crowd, runs: usize) -> Duration {
+    // Each server and link takes a moment to come and to go.
+    (crowd.length() + Duration::from_secs(1)) * runs.div_ceil(at_once()) as u32
+}
+
+/// How often each run is made, with dice of its own.
+pub fn seeds(scale: &Scale) -> u64 {
+    if scale.form == Form::Full { 3 } else { 1 }
+}
+
+/// Runs at a time: each needs little, and the links are to be on time.
+fn at_once() -> usize {
+    2 * thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn budgets(scale: &Scale) -> &'static [f64] {
+    if scale.form == Form::Smoke { &BUDGETS[..1] } else { &BUDGETS }
+}
+
+/// Clients of whom nobody stalls, in steps around the rate that is expected.
+fn crowd(scale: &Scale, budget: f64) -> Crowd {
+    let parts: &[f64] = if scale.form == Form::Smoke { &PARTS_SMOKE } else { &PARTS };
+    let rate = |part: &f64| (part * budget / PACKETS_EXPECTED).round();
+    Crowd { rates: parts.iter().map(rate).collect(), ..scale.nobody_stalls() }
+}
+
+/// What follows for a client that keeps its connection. Not measured.
+fn kept(budget: f64) -> Row {
+    Row {
+        experiment: "knee-kept".into(),
+        server: SERVER.into(),
+        link: PROFILE.into(),
+        stall: "none".into(),
+        packets_per_second: Some(budget),
+        packets_per_request: Some(PACKETS_KEPT),
+        predicted_qps: Some(round(budget / PACKETS_KEPT)),
+        ..Row::default()
+    }
+}
+
+/// Runs whose knee is not where the link has it, a sentence each: as exactly as the steps are close.
+fn broken(rows: &[Row]) -> Vec<String> {
+    let is_broken = |row: &&Row| {
+        row.is_run()
+            && row.predicted_qps.is_some_and(|predicted| {
+                !row.knee_qps.is_some_and(|knee| knee <= predicted)
+                    || !row.failed_qps.is_some_and(|failed| failed >= predicted)
+            })
+    };
+    let sentence = |row: &Row| Some(format!("not where the link has it: {}", row.sentence()?));
+    rows.iter().filter(is_broken).filter_map(sentence).collect()
+}
+
+/// A line for each run: what was predicted, and what came.
+pub fn board(rows: &[Row]) -> String {
+    let mut text = format!(
+        "{:<8}{:<12}{:>12}{:>18}{:>13}{:>11}{:>12}{:>20}\n",
+        "server",
+        "link",
+        "packets/s",
+        "packets/request",
+        "predicted",
+        "climbed",
+        "failed",
+        "p50 (predicted)"
+    );
+    let or_dash = |value: Option<f64>, digits| {
+        value.map_or_else(|| "–".to_owned(), |it| format!("{it:.digits$}"))
+    };
+    for row in rows.iter().filter(|it| it.step.is_none()) {
+        let p50 = match (row.p50_ms, row.predicted_p50_ms) {
+            (Some(p50), Some(predicted)) => format!("{} ({})", ms(p50), ms(predicted)),
+            _ => "not measured".into(),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{:<8}{:<12}{:>12}{:>18}{:>11}/s{:>9}/s{:>10}/s{:>20}{}",
+            short(&row.server),
+            row.link,
+            row.packets_per_second.map_or_else(|| "no limit".into(), |it| thousands(it as u64)),
+            or_dash(row.packets_per_request, 1),
+            or_dash(row.predicted_qps, 0),
+            or_dash(row.knee_qps, 0),
+            or_dash(row.failed_qps, 0),
+            p50,
+            if row.spoiled == Some(true) { "  spoiled" } else { "" }
+        );
+    }
+    text += "predicted: packets/s ÷ packets/request; climbed: the last step of which 99 % were answered\n";
+    text
+}
+
+impl Row {
+    fn of_step(record: &Record, profile: &Profile) -> Row {
+        Row {
+            experiment: record.experiment.clone(),
+            step: Some(record.step),
+            target_qps: Some(record.target_qps),
+            scheduled: Some(record.scheduled),
+            correct: Some(record.correct),
+            answered_percent: Some(round(record.success_percent())),
+            p50_ms: record.p50_ms,
+            p99_ms: record.p99_ms,
+            link_packets: record.link_packets,
+            dropped_full: record.dropped_full,
+            dropped_lost: record.dropped_lost,
+            ..Row::about(record, profile)
+        }
+    }
+
+    /// `None` if no step was completed.
+    fn of_run(records: &[Record], profile: &Profile) -> Option<Row> {
+        let first = records.first()?;
+        let is_climbed = |it: &&Record| it.success_percent() >= CLIMBED_PERCENT;
+        let climbed = records.iter().take_while(is_climbed).count();
+        let packets_per_request =
+            first.link_packets.map(|it| round(it as f64 / first.scheduled as f64));
+        let predicted = profile.packets_per_second.zip(packets_per_request);
+        Some(Row {
+            experiment: format!("{}-run", first.experiment),
+            p50_ms: first.p50_ms,
+            packets_per_request,
+            predicted_qps: predicted.map(|(budget, packets)| round(budget / packets)),
+            knee_qps: records[..climbed].last().map(|it| it.target_qps),
+            failed_qps: records.get(climbed).map(|it| it.target_qps),
+            predicted_p50_ms: Some(round(4.0 * profile.mean_delay_ms())),
+            ..Row::about(first, profile)
+        })
+    }
+
+    /// What steps and runs have in common.
+    fn about(record: &Record, profile: &Profile) -> Row {
+        Row {
+            server: record.server.clone(),
+            link: record.link.clone(),
+            stall: record.stall.clone(),
+            stall_percent: record.stall_percent,
+            seed: record.seed,
+            packets_per_second: profile.packets_per_second,
+            hold_s: record.hold_s,
+            timeout_s: record.timeout_s,
+            lateness_p99_ms: record.lateness_p99_ms,
+            spoiled: record.spoiled,
+            ..Row::default()
+        }
+    }
+
+    fn is_run(&self) -> bool {
+        self.experiment.ends_with("-run")
+    }
+
+    /// What came of a run, for the provenance of the record.
+    pub fn sentence(&self) -> Option<String> {
+        let (packets, predicted) = (self.packets_per_request?, self.predicted_qps?);
+        let or_none =
+            |qps: Option<f64>| qps.map_or_else(|| "no step".into(), |it| format!("{it}/s"));
+        let found = match self.is_run() {
+            true => {
+                format!("climbed {}, failed {}", or_none(self.knee_qps), or_none(self.failed_qps))
+            }
+            false => "open: not measured".into(),
+        };
+        Some(format!(
+            "{}, {}: {} packets/s ÷ {packets:.1} packets/request = {predicted:.0}/s; {found}",
+            short(&self.server),
+            self.experiment,
+            self.packets_per_second?
+        ))
+    }
+}
+
+fn words(profile: &Profile) -> String {
+    match profile.packets_per_second {
+        Some(budget) => format!("{}, {budget} packets/s", profile.name),
+        None => profile.name.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(step: u32, target_qps: f64, correct: u64) -> Record {
+        Record {
+            experiment: NAME.into(),
+            server: SERVER.into(),
+            step,
+            target_qps,
+            scheduled: 1_000,
+            correct,
+            link_packets: Some(10_100),
+            ..Record::default()
+        }
+    }
+
+    fn wifi() -> Profile {
+        Profile { packets_per_second: Some(1_212.0), ..Profile::named(PROFILE).unwrap() }
+    }
+
+    #[test]
+    fn a_run_says_what_it_takes_and_where_it_bends() {
+        let records =
+            [step(1, 24.0, 1_000), step(2, 100.0, 995), step(3, 120.0, 989), step(4, 130.0, 999)];
+        let run = Row::of_run(&records, &wifi()).unwrap();
+        assert_eq!((run.packets_per_request, run.predicted_qps), (Some(10.1), Some(120.0)));
+        // What is answered again after the first failure does not count.
+        assert_eq!((run.knee_qps, run.failed_qps), (Some(100.0), Some(120.0)));
+        assert!(broken(&[run]).is_empty());
+    }
+
+    #[test]
+    fn a_knee_elsewhere_is_told() {
+        let early = Row::of_run(&[step(1, 24.0, 1_000), step(2, 70.0, 500)], &wifi()).unwrap();
+        let never = Row::of_run(&[step(1, 24.0, 1_000), step(2, 300.0, 1_000)], &wifi()).unwrap();
+        let sentences = broken(&[early, never]);
+        assert_eq!(sentences.len(), 2);
+        assert!(sentences[0].ends_with("= 120/s; climbed 24/s, failed 70/s"), "{sentences:?}");
+        assert!(sentences[1].ends_with("climbed 300/s, failed no step"), "{sentences:?}");
+    }
+
+    #[test]
+    fn a_kept_connection_is_open() {
+        let row = kept(1_200.0);
+        assert_eq!((row.predicted_qps, row.knee_qps), (Some(400.0), None));
+        assert!(row.sentence().unwrap().ends_with("= 400/s; open: not measured"));
+    }
+}
