@@ -730,30 +730,42 @@ fn has_path(line: &str, name: &str) -> bool {
 
 /// Numbers that somebody measured and typed in, in the prose of pages and of chapter READMEs.
 ///
-/// The rule, until numbers come from the records: outside of code fences, a digit may be followed by
-/// one of [`UNITS`] only in a paragraph that links to where the number comes from (`](https://…`). A
-/// patience of 2 s or a step of 3 s is no measurement: it is a constant, and has none of these units.
+/// Outside of code and of directives, a digit may be followed by one of [`UNITS`] only in a paragraph
+/// that links to where the number comes from (`](https://…`). A patience of 2 s or a step of 3 s is no
+/// measurement: it is a constant, and has none of these units. In the measurement of a page, where all
+/// numbers come from records, one of [`MEASURED_UNITS`] is too much as well, unless its line says that
+/// it is the post's: what somebody wrote once does not drift.
 fn measured(tree: &Tree) -> Vec<Problem> {
     let pages = tree.named("book/src/", ".md");
     let readmes = tree.named("chapters/", "/README.md");
     let mut problems = Vec::new();
     for (path, text) in pages.chain(readmes) {
+        let text = without_directives(text);
+        let is_all_measured = MEASURED_PAGES.contains(&path);
         let mut paragraph = Vec::new();
         let mut is_code = false;
+        let mut is_measured = is_all_measured;
         // An empty line at the end closes the last paragraph.
-        for (line, content) in numbered(text).chain([(0, "")]) {
+        for (line, content) in numbered(&text).chain([(0, "")]) {
             let is_fence =
                 content.trim_start().starts_with("```") || content.trim_start().starts_with("~~~");
             is_code ^= is_fence;
+            if content.starts_with("## ") && !is_code {
+                is_measured = is_all_measured || content == MEASURED_SECTION;
+            }
             if !is_code && !is_fence && !content.trim().is_empty() {
-                paragraph.push((line, content));
+                paragraph.push((line, content, is_measured));
                 continue;
             }
-            let cites = paragraph.iter().any(|(_, it)| it.contains("](http"));
-            for (line, content) in paragraph.drain(..).filter(|_| !cites) {
-                if let Some(unit) = measured_unit(content) {
+            let cites = paragraph.iter().any(|it| it.1.contains("](http"));
+            for (line, content, is_measured) in paragraph.drain(..).filter(|_| !cites) {
+                let is_ours =
+                    is_measured && !content.contains("the post") && !content.contains('«');
+                let more = || is_ours.then(|| unit_of(&without_code(content), MEASURED_UNITS));
+                if let Some(unit) = unit_of(content, UNITS).or_else(|| more().flatten()) {
                     let what = format!(
-                        "a number with `{unit}` is typed in: give the command that measures it, or link its source"
+                        "a number with `{unit}` is typed in: write {{{{#number …}}}} or {{{{#claim …}}}}, \
+                         give the command that measures it, or link its source"
                     );
                     problems.push(problem(path, line, what));
                 }
@@ -761,6 +773,33 @@ fn measured(tree: &Tree) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// The pages that are about measurements from end to end, and the section of the others that is.
+const MEASURED_PAGES: &[&str] =
+    &["book/src/staircase-explained.md", "book/src/what-the-blog-saw.md"];
+const MEASURED_SECTION: &str = "## The measurement";
+
+/// `text` with blanks in the place of the directives, which take their numbers from the records.
+fn without_directives(text: &str) -> String {
+    let mut pieces = text.split("{{#");
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let mut is_quoted = false;
+        let end = piece.char_indices().find(|(at, letter)| {
+            is_quoted ^= *letter == '"';
+            !is_quoted && piece[*at..].starts_with("}}")
+        });
+        let (directive, rest) = piece.split_at(end.map_or(piece.len(), |it| it.0));
+        plain.extend(directive.chars().filter(|it| *it == '\n'));
+        plain += rest.strip_prefix("}}").unwrap_or(rest);
+    }
+    plain
+}
+
+/// `line` without what stands between backticks.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect::<Vec<_>>().join("…")
 }
 
 /// The units that only measurements have.
@@ -779,12 +818,20 @@ const UNITS: &[&str] = &[
     "ms p99",
 ];
 
-/// The first of [`UNITS`] that follows a digit in `line`.
-fn measured_unit(line: &str) -> Option<&'static str> {
-    UNITS.iter().copied().find(|unit| {
+/// The units that may be constants elsewhere, and in a measurement are not. Requests and requests a
+/// second may be: they are the schedule's.
+const MEASURED_UNITS: &[&str] = &["ms", "%", "percent", "CPU seconds", "KiB", "MiB"];
+
+/// The first of `units` that follows a number in `line`. A chapter is no number: `02 answers`.
+fn unit_of(line: &str, units: &[&'static str]) -> Option<&'static str> {
+    units.iter().copied().find(|unit| {
         line.match_indices(unit).any(|(at, _)| {
             let before = line[..at].trim_end_matches([' ', '\u{a0}', '\u{202f}', '`', '*']);
-            before.ends_with(|it: char| it.is_ascii_digit())
+            let start = before.rfind(|it: char| !(it.is_ascii_digit() || ".,".contains(it)));
+            let number = &before[start
+                .map_or(0, |it| it + before[it..].chars().next().map_or(1, char::len_utf8))..];
+            let is_chapter = number.len() == 2 && number.starts_with('0');
+            number.ends_with(|it: char| it.is_ascii_digit()) && !is_chapter
         })
     })
 }
@@ -994,5 +1041,19 @@ mod checks {
         let found = measured(&tree(&[("book/src/p.md", text), ("README.md", text)]));
         let page = "book/src/p.md";
         assert_told(&found, &[(page, 1, "requests/s"), (page, 9, "µs"), (page, 13, "ms p99")]);
+    }
+
+    #[test]
+    fn numbers_typed_into_a_measurement_are_told() {
+        let text = "It waits 5 ms.\n\n## The measurement\n\n04 answers `0.5 %` more.\n\
+            It takes {{#number a[x=5].b | unit=ms}}{{#claim 5 < 6\n | text=\"about 5 ms, {a.b}}\"}}\nand 5 ms.\n\n\
+            It takes 9 ms ([source](https://example.org)).\n\nIt took 9 ms.\nThere it took 8 ms, says the post.\n\n\
+            ### More\n\nOf them 97.5 % were right.\n\n## After\n\n2 % of patience.\n";
+        let page = "book/src/p.md";
+        let found = measured(&tree(&[(page, text)]));
+        let expected = [(page, 8, "ms"), (page, 12, "ms"), (page, 17, "%")];
+        assert_told(&found, &expected);
+        let found = measured(&tree(&[(MEASURED_PAGES[0], "It waits 5 ms.\n")]));
+        assert_told(&found, &[(MEASURED_PAGES[0], 1, "ms")]);
     }
 }
