@@ -16,11 +16,12 @@ pub mod number;
 pub mod record;
 pub mod verdicts;
 
+use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use directive::Directive;
-use fault::{Fault, Result, fault};
+use fault::{Fault, Result, fault, listed};
 use mdbook_preprocessor::PreprocessorContext;
 use mdbook_preprocessor::book::Book;
 use record::Records;
@@ -33,6 +34,8 @@ pub struct Sources {
     pub yours: Records,
     /// The folder of the chapters.
     pub chapters: PathBuf,
+    /// What is left out because of a record of the reader's, in sentences.
+    pub notes: RefCell<Vec<String>>,
 }
 
 /// What is wrong on a page, and where.
@@ -55,8 +58,6 @@ pub struct Page {
     pub text: String,
     /// One for each directive that could not be done.
     pub problems: Vec<Problem>,
-    /// What is left out because of a record of the reader's, in sentences.
-    pub notes: Vec<String>,
 }
 
 /// The directives that mdBook knows itself.
@@ -73,14 +74,13 @@ pub fn preprocess(context: &PreprocessorContext, mut book: Book) -> anyhow::Resu
     let folder = context.root.file_name().unwrap_or_default();
     let folder = Path::new(folder).join(&context.config.book.src);
     let mut problems = Vec::new();
-    let mut notes = Vec::new();
     book.for_each_chapter_mut(|chapter| {
         let Some(path) = &chapter.source_path else { return };
         let page = expand(&chapter.content, &folder.join(path).display().to_string(), &sources);
         chapter.content = page.text;
         problems.extend(page.problems);
-        notes.extend(page.notes);
     });
+    let mut notes = sources.notes.take();
     notes.sort();
     notes.dedup();
     for note in notes {
@@ -89,13 +89,36 @@ pub fn preprocess(context: &PreprocessorContext, mut book: Book) -> anyhow::Resu
     if problems.is_empty() {
         return Ok(book);
     }
-    let lines: Vec<_> = problems.iter().map(Problem::to_string).collect();
-    anyhow::bail!("{} to mend before the book can be built:\n{}", lines.len(), lines.join("\n"));
+    let count = problems.len();
+    anyhow::bail!(
+        "{count} to mend before the book can be built:\n{}",
+        together(&problems).join("\n")
+    );
+}
+
+/// The problems in sentences, of which each stands once: a missing record is missed by many directives.
+fn together(problems: &[Problem]) -> Vec<String> {
+    let mut groups: Vec<(&Problem, Vec<String>)> = Vec::new();
+    for problem in problems {
+        let is_same = |it: &&mut (&Problem, Vec<String>)| it.0.fault == problem.fault;
+        match groups.iter_mut().find(is_same) {
+            Some((_, others)) => others.push(format!("{}:{}", problem.page, problem.line)),
+            None => groups.push((problem, Vec::new())),
+        }
+    }
+    let sentence = |(first, mut others): (&Problem, Vec<String>)| -> String {
+        others.dedup();
+        if others.is_empty() {
+            return first.to_string();
+        }
+        format!("{first}\n    the same at {}", listed(others.iter().map(String::as_str)))
+    };
+    groups.into_iter().map(sentence).collect()
 }
 
 /// Expands the directives of one page, which errors call `name`.
 pub fn expand(text: &str, name: &str, sources: &Sources) -> Page {
-    let mut page = Page { text: String::new(), problems: Vec::new(), notes: Vec::new() };
+    let mut page = Page { text: String::new(), problems: Vec::new() };
     let mut figures = 0;
     let mut at = 0;
     for found in directive::find(text) {
@@ -122,10 +145,7 @@ pub fn expand(text: &str, name: &str, sources: &Sources) -> Page {
             "figure" => {
                 figures += 1;
                 let id = format!("{}-figure-{figures}", slug(name));
-                figure::render(body, &id, sources).map(|drawn| {
-                    page.notes.extend(drawn.notes);
-                    drawn.html
-                })
+                figure::render(body, &id, sources)
             }
             "diff" => diff::render(body, &sources.chapters),
             "verdicts" => verdicts::render(body),
@@ -172,6 +192,11 @@ fn slug(page: &str) -> String {
 }
 
 impl Sources {
+    /// Keeps for the terminal that a record of the reader's is left out, and why.
+    pub fn note(&self, why: &Fault) {
+        self.notes.borrow_mut().push(format!("your own record is left out: {why}"));
+    }
+
     /// What a book says in `[preprocessor.figures]`: `data` and `chapters`, from its folder.
     fn of(context: &PreprocessorContext) -> anyhow::Result<Sources> {
         let folder = |key: &str, default: &str| -> anyhow::Result<String> {
@@ -186,6 +211,7 @@ impl Sources {
             yours: Records::new(path.join("local"), format!("{shown}/local")),
             ours: Records::new(path, shown),
             chapters: context.root.join(folder("chapters", "../chapters")?),
+            notes: RefCell::default(),
         })
     }
 }

@@ -108,8 +108,13 @@ pub fn decimal(value: f64, digits: usize) -> String {
 /// be a number of no machine. What they cannot answer (a short run has fewer steps) is left out.
 fn yours(written: &Written<Cell>, sources: &Sources) -> Option<f64> {
     let names = written.records();
-    let is_there = !names.is_empty() && names.iter().all(|it| sources.yours.has(it));
-    is_there.then(|| written.value(&sources.yours).ok()).flatten()
+    if names.is_empty() || !names.iter().all(|it| sources.yours.has(it)) {
+        return None;
+    }
+    for fault in names.iter().filter_map(|it| sources.yours.table(it).err()) {
+        sources.note(&fault);
+    }
+    written.value(&sources.yours).ok()
 }
 
 #[cfg(test)]

@@ -60,6 +60,23 @@ fn a_false_claim_ends_it_with_a_sentence() {
 }
 
 #[test]
+fn what_is_wrong_in_several_places_is_said_once() {
+    let folder = book();
+    let root = folder.path().join("book");
+    let page = "{{#number a.b}}\n{{#number c.d}}\n{{#number a.b}}\n{{#claim 1 < a.b}}\n";
+    let output = Command::new(BINARY).write_stdin(input(&root, page)).assert().failure();
+    let told = String::from_utf8(output.get_output().stderr.clone()).expect("text");
+    insta::assert_snapshot!(told, @"
+    mdbook-figures: 4 to mend before the book can be built:
+    book/src/README.md:1: number: there is no book/data/a.csv
+        measure it (cargo lab list), or name one that is there: knee
+        the same at book/src/README.md:3, book/src/README.md:4
+    book/src/README.md:2: number: there is no book/data/c.csv
+        measure it (cargo lab list), or name one that is there: knee
+    ");
+}
+
+#[test]
 fn whoever_runs_it_by_hand_is_told_what_it_is_for() {
     let output = Command::new(BINARY).write_stdin("").assert().failure();
     let told = String::from_utf8(output.get_output().stderr.clone()).expect("text");

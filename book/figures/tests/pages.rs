@@ -29,6 +29,7 @@ fn sources() -> (tempfile::TempDir, Sources) {
         ours: Records::new(folder.path(), "book/data"),
         yours: Records::new(folder.path().join("local"), "book/data/local"),
         chapters: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../chapters"),
+        notes: Default::default(),
     };
     (folder, sources)
 }
@@ -209,7 +210,8 @@ fn the_readers_record_is_laid_over_ours() {
          {{{{#claim race[server=ch04, target_qps=110].p50_ms < 5}}}}\n\n{FIGURE}"
     );
     let page = expand(&text, "book/src/p.md", &sources);
-    assert_eq!((&page.problems[..], &page.notes[..]), (&[][..], &[][..]), "claims are about ours");
+    assert_eq!(page.problems, [], "claims are about ours");
+    assert_eq!(sources.notes.take(), [""; 0]);
     let mut lines = page.text.lines();
     let mut next = || lines.next().unwrap_or_default();
     assert!(next().ends_with("4\u{a0}ms</data> <span class=\"yours\">(yours: 30\u{a0}ms)</span>"));
@@ -232,6 +234,13 @@ fn a_broken_record_of_the_reader_is_left_out_and_told() {
     let page = expand(&text, "book/src/p.md", &sources);
     assert_eq!(page.problems, []);
     assert!(!page.text.contains("yours"), "{}", page.text);
-    let told = "your own record is left out of a figure: book/data/local/race.csv has no column";
-    assert!(page.notes[0].starts_with(told), "{:?}", page.notes);
+    let told = "your own record is left out: book/data/local/race.csv has no column";
+    assert!(sources.notes.borrow()[0].starts_with(told), "{:?}", sources.notes);
+    // A number is told of a file that is no table; what a table does not have is just not shown.
+    fs::write(folder.path().join("local/odd.csv"), "a,a\n").expect("a file");
+    expand("{{#number count odd[rate=1].rate}}", "book/src/p.md", &sources);
+    let is_told = |it: &String| {
+        it.contains("book/data/local/odd.csv is no record: it has the column a twice")
+    };
+    assert!(sources.notes.borrow().iter().any(is_told), "{:?}", sources.notes);
 }

@@ -15,24 +15,15 @@ use data::Data;
 use serde_json::Value;
 use spec::Spec;
 
-/// A figure, drawn.
-pub struct Drawn {
-    /// Its HTML, without an empty line.
-    pub html: String,
-    /// What of the reader's record is left out, in sentences.
-    pub notes: Vec<String>,
-}
-
 /// The directive's HTML. `id` is what ids begin with: no other figure of the book may have it.
 ///
 /// # Errors
 /// If the directive or the record is not what it should be.
-pub fn render(body: &str, id: &str, sources: &Sources) -> Result<Drawn> {
+pub fn render(body: &str, id: &str, sources: &Sources) -> Result<String> {
     let spec = Spec::read(body)?;
     let ours = sources.ours.table(&spec.record)?;
     let origin = sources.ours.origin(&spec.record)?;
     let mut data = data::gather(&spec, &ours)?;
-    let mut notes = Vec::new();
     let mut origins = vec![format!("Measured: {}", origin_of(&origin))];
     if sources.yours.has(&spec.record) {
         let yours = sources.yours.table(&spec.record);
@@ -41,12 +32,12 @@ pub fn render(body: &str, id: &str, sources: &Sources) -> Result<Drawn> {
                 Ok(origin) => format!("Dotted, yours: {}", origin_of(&origin)),
                 Err(_) => "Dotted, yours: of an origin that it does not tell.".to_owned(),
             }),
-            Err(fault) => notes.push(format!("your own record is left out of a figure: {fault}")),
+            Err(fault) => sources.note(&fault),
         }
     }
     let charts = charts(&spec, &data, id)?;
     let class = if data.panels.len() > 1 { "charts several" } else { "charts one" };
-    let html = format!(
+    Ok(format!(
         "<figure class=\"measured\" id=\"{id}\">\n<div class=\"figure-title\">{}</div>\n\
          <div class=\"{class}\">\n{charts}</div>\n<figcaption>\n<p class=\"origin\">{}{}</p>\n\
          <details class=\"numbers\">\n<summary>Show the numbers</summary>\n{}</details>\n</figcaption>\n</figure>\n",
@@ -54,8 +45,7 @@ pub fn render(body: &str, id: &str, sources: &Sources) -> Result<Drawn> {
         repeats(&data),
         origins.join(" "),
         table::render(&spec, &data, &format!("{id}-numbers")),
-    );
-    Ok(Drawn { html, notes })
+    ))
 }
 
 /// A chart for each panel. One that is alone is drawn for a wide page and for a narrow one.
