@@ -11,9 +11,6 @@ use std::{
 /// What the kernel calls [`libc::ETH_P_IP`]: packets of IPv4, and no others.
 const IPV4: u16 = libc::ETH_P_IP as u16;
 
-/// The highest priority that `setpriority(2)` knows.
-const FIRST: i32 = -20;
-
 // Not in libc: <linux/ethtool.h>.
 const ETHTOOL_STXCSUM: u32 = 0x17;
 const ETHTOOL_STSO: u32 = 0x1f;
@@ -116,13 +113,15 @@ pub fn overruns(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(counts.tp_drops)
 }
 
-/// Lets the calling thread go before others: `setpriority(2)`, which for Linux is about a thread.
+/// Lets the calling thread go before all that are not in a hurry: `sched_setscheduler(2)`, which for Linux
+/// is about a thread. (A nice value would count within its own session alone, where sessions are groups.)
 ///
 /// # Errors
-/// EACCES where only root may.
+/// EPERM where only root may.
 pub fn go_first() -> io::Result<()> {
-    // SAFETY: takes no pointer.
-    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, FIRST) })
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: `lowest` outlives the call, which reads one sched_param from it.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const lowest) })
 }
 
 fn request(name: &str) -> libc::ifreq {
