@@ -84,6 +84,26 @@ fn a_figure_of_words_and_panels() {
 }
 
 #[test]
+fn a_prediction_is_dashed_and_in_the_table() {
+    let figure = |x: &str| {
+        good(&format!(
+            "{{{{#figure race x={x} y=p50_ms predicted=\"0.05 * due\" panel=seed title=T \
+             where=\"target_qps=110|10, server=ch04\"}}}}\n"
+        ))
+    };
+    let lines = figure("target_qps");
+    for part in [
+        "<g class=\"series hue-1 predicted\">\n<path class=\"line\" ",
+        "<p class=\"origin\">Dashes: predicted. Measured: ",
+        "<th scope=\"col\">p50_ms (predicted)</th></tr></thead>\n<tbody>\n\
+         <tr><th scope=\"row\">10</th><td>1</td><td>0.5</td></tr>",
+        "p50_ms: from 1 at 10 to 4 at 110; (predicted) from 0.5 at 10 to 5 at 110.",
+    ] {
+        assert!(lines.contains(part), "{part}: {lines}");
+    }
+}
+
+#[test]
 fn a_figure_has_no_empty_line_and_its_ids_are_its_own() {
     let text = good(&format!("{FIGURE}\ntext\n\n{FIGURE}"));
     let blocks: Vec<_> = text.split("<figure").collect();

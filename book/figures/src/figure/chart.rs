@@ -2,7 +2,7 @@
 //!
 //! Colours are classes, which the book's style sheet fills in for each of its themes.
 
-use super::data::{Data, Line, Panel, Point, Spread};
+use super::data::{Data, Kind, Line, Panel, Point, Spread};
 use super::labels;
 use super::scale::{Extent, Scale};
 use super::spec::Spec;
@@ -125,12 +125,12 @@ impl Chart<'_> {
 
     fn line_name(&self, line: &Line) -> String {
         let series = self.spec.name(&self.data.series[line.series]);
-        match (series.is_empty(), line.is_yours) {
-            (true, false) => String::new(),
-            (true, true) => "yours ".to_owned(),
-            (false, false) => format!("{series} "),
-            (false, true) => format!("{series} (yours) "),
-        }
+        let kind = match line.kind {
+            Kind::Ours => "",
+            Kind::Predicted => "(predicted) ",
+            Kind::Yours => "(yours) ",
+        };
+        if series.is_empty() { kind.to_owned() } else { format!("{series} {kind}") }
     }
 
     fn x_name(&self, x: f64) -> String {
@@ -261,25 +261,35 @@ impl Chart<'_> {
 
     /// The lines of one plot, those in colour over the others.
     fn lines(&self, layout: &Layout, at: usize) -> String {
-        let mut lines: Vec<_> = self.panel.lines.iter().enumerate().collect();
-        lines.sort_by_key(|it| self.hue(it.1.series).is_some());
+        let mut lines: Vec<_> = self.panel.lines.iter().collect();
+        lines.sort_by_key(|it| self.hue(it.series).is_some());
         let mut svg = String::new();
-        for (index, line) in lines {
+        for line in lines {
             let hue = self.hue(line.series);
             let class = hue.map_or("hue-grey".to_owned(), |it| format!("hue-{}", it + 1));
-            let yours = if line.is_yours { " yours" } else { "" };
-            let _ = writeln!(svg, "<g class=\"series {class}{yours}\">");
-            let place = |point: &Point| self.x_place(layout, index, point);
+            let kind = match line.kind {
+                Kind::Ours => "",
+                Kind::Predicted => " predicted",
+                Kind::Yours => " yours",
+            };
+            let _ = writeln!(svg, "<g class=\"series {class}{kind}\">");
+            let place = |point: &Point| self.x_place(layout, line, point);
             let y = &layout.ys[at];
             for run in runs(line, at) {
+                let is_line = run.len() > 1 && self.data.words.is_none();
                 svg += &spread(&run, y, place, self.data.words.is_some());
-                if run.len() > 1 && self.data.words.is_none() {
+                if is_line {
                     let corners =
                         run.iter().map(|(it, spread)| (place(it), y.place(spread.median)));
                     let _ = writeln!(svg, "<path class=\"line\" d=\"{}\"/>", path(corners));
                 }
                 for (point, spread) in &run {
-                    svg += &mark(hue, place(point), y.place(spread.median));
+                    let (x, y) = (place(point), y.place(spread.median));
+                    match line.kind {
+                        Kind::Predicted if is_line => {}
+                        Kind::Predicted => svg += &bar(x, y),
+                        _ => svg += &mark(hue, x, y),
+                    }
                 }
             }
             svg += "</g>\n";
@@ -287,11 +297,15 @@ impl Chart<'_> {
         svg
     }
 
-    /// Where a point is. Points of several series over one word stand side by side.
-    fn x_place(&self, layout: &Layout, index: usize, point: &Point) -> f64 {
+    /// Where a point is. Points of several series over one word stand side by side, and what was
+    /// predicted over what came of it.
+    fn x_place(&self, layout: &Layout, line: &Line, point: &Point) -> f64 {
         let x = layout.x.place(point.x);
         let Some(words) = &self.data.words else { return x };
-        let count = self.panel.lines.len() as f64;
+        let kind = if line.kind == Kind::Predicted { Kind::Ours } else { line.kind };
+        let mut beside = self.panel.lines.iter().filter(|it| it.kind != Kind::Predicted);
+        let count = beside.clone().count() as f64;
+        let index = beside.position(|it| (it.series, it.kind) == (line.series, kind)).unwrap_or(0);
         let room = (layout.right - layout.left) / words.len() as f64;
         let step = (0.7 * room / count).min(12.0);
         x + (index as f64 - (count - 1.0) / 2.0) * step
@@ -303,14 +317,13 @@ impl Chart<'_> {
             .panel
             .lines
             .iter()
-            .enumerate()
-            .filter_map(|(index, line)| {
+            .filter_map(|line| {
                 let name = self.spec.name(&self.data.series[line.series]);
-                let has_ours = |it: &Line| it.series == line.series && !it.is_yours;
-                // The reader's line has the colour of ours, and a name only where there is none of ours.
-                let is_known = line.is_yours && self.panel.lines.iter().any(has_ours);
+                let has_ours = |it: &Line| it.series == line.series && it.kind == Kind::Ours;
+                // Another line of a series has its colour, and a name only where there is none of ours.
+                let is_known = line.kind != Kind::Ours && self.panel.lines.iter().any(has_ours);
                 let last = line.points.iter().rev().find_map(|it| Some((it, it.ys[at]?)))?;
-                let x = self.x_place(layout, index, last.0);
+                let x = self.x_place(layout, line, last.0);
                 (!is_known && !name.is_empty()).then_some((name, line.series, x, last.1.median))
             })
             .collect();
@@ -401,6 +414,11 @@ fn mark(hue: Option<usize>, x: f64, y: f64) -> String {
         _ => return format!("<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.8\"/>\n"),
     };
     format!("<path class=\"mark\" d=\"M{x:.1} {y:.1}{shape}\"/>\n")
+}
+
+/// What was predicted: a line through its place, as wide as a mark of what came of it may be.
+fn bar(x: f64, y: f64) -> String {
+    format!("<path class=\"whisker\" d=\"M{:.1} {y:.1}h12\"/>\n", x - 6.0)
 }
 
 fn text(x: f64, y: f64, class: &str, content: &str) -> String {

@@ -2,7 +2,7 @@
 
 use super::spec::Spec;
 use crate::condition::{self, same};
-use crate::expression::Aggregate;
+use crate::expression::{Aggregate, Column, Written};
 use crate::fault::{Result, fault};
 use crate::record::{Row, Table};
 use std::collections::BTreeSet;
@@ -32,10 +32,21 @@ pub struct Panel {
 pub struct Line {
     /// Which of the series.
     pub series: usize,
-    /// Whether it is the reader's.
-    pub is_yours: bool,
+    /// What it tells.
+    pub kind: Kind,
     /// From left to right.
     pub points: Vec<Point>,
+}
+
+/// What a line tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What a committed record says.
+    Ours,
+    /// What it says was foretold.
+    Predicted,
+    /// What the reader's says.
+    Yours,
 }
 
 /// What was measured at one place.
@@ -61,10 +72,17 @@ pub struct Spread {
 }
 
 /// What an experiment chooses: rows that differ in one of these are no repeats of each other.
-const CHOSEN: [&str; 5] = ["experiment", "server", "link", "stall", "stall_percent"];
-
-/// What tells repeats apart.
-const REPEATS: [&str; 2] = ["seed", "step"];
+const CHOSEN: [&str; 9] = [
+    "experiment",
+    "server",
+    "link",
+    "stall",
+    "stall_percent",
+    "target_qps",
+    "cores",
+    "reactors",
+    "clients",
+];
 
 /// Gathers what `spec` asks for from our record, and adds the reader's to it if there is one.
 ///
@@ -75,9 +93,9 @@ pub fn gather(spec: &Spec, ours: &Table) -> Result<Data> {
     let rows = condition::select(ours, &spec.conditions)?;
     let mut data =
         Data { words: words(spec, ours, &rows)?, series: Vec::new(), panels: Vec::new() };
-    data.add(spec, ours, &rows, false)?;
+    data.add(spec, ours, &rows, Kind::Ours)?;
     for (at, name) in data.series.iter().enumerate() {
-        let has_value = data.values(|line| line.series == at).next().is_some();
+        let has_value = data.values(|it| it.series == at && it.kind == Kind::Ours).next().is_some();
         if !has_value {
             return fault(
                 format!("{}: there is no number to draw of {name}", ours.shown),
@@ -112,7 +130,7 @@ pub fn overlay(data: &mut Data, spec: &Spec, yours: &Table) -> Result<()> {
         }
         (None, Some(_)) => return fault(format!("{} has words", spec.x), "ours has numbers there"),
     }
-    both.add(spec, yours, &rows, true)?;
+    both.add(spec, yours, &rows, Kind::Yours)?;
     *data = both;
     Ok(())
 }
@@ -139,7 +157,7 @@ impl Data {
         places
     }
 
-    fn add(&mut self, spec: &Spec, table: &Table, rows: &[&Row], is_yours: bool) -> Result<()> {
+    fn add(&mut self, spec: &Spec, table: &Table, rows: &[&Row], kind: Kind) -> Result<()> {
         let value = |row: &Row, column: &Option<String>| -> Result<Option<String>> {
             let Some(column) = column else { return Ok(None) };
             Ok(Some(row.fields[table.column(column)?].clone()))
@@ -164,15 +182,24 @@ impl Data {
         }
         for (panel, series, x, rows) in groups {
             are_repeats(spec, table, &rows)?;
+            let logs = spec.ys.iter().zip(&spec.y_is_log);
             let ys: Result<Vec<_>> =
-                (0..spec.ys.len()).map(|at| spread(spec, at, table, &rows)).collect();
-            let lines = &mut self.panels[panel].lines;
-            let line = position(
-                lines,
-                |it| (it.series, it.is_yours) == (series, is_yours),
-                || Line { series, is_yours, points: Vec::new() },
-            );
-            lines[line].points.push(Point { x, ys: ys? });
+                logs.map(|(y, is_log)| spread(y, *is_log, table, &rows)).collect();
+            self.panels[panel].add(series, kind, Point { x, ys: ys? });
+            let Some(predicted) = spec.predicted.as_ref().filter(|_| kind == Kind::Ours) else {
+                continue;
+            };
+            let median = spread(predicted, spec.y_is_log[0], table, &rows)?;
+            // A formula has no spread of its own: that of what goes into it is not drawn.
+            let alone = median.map(|Spread { median, .. }| Spread {
+                median,
+                min: median,
+                max: median,
+                count: 1,
+            });
+            let mut ys = vec![None; spec.ys.len()];
+            ys[0] = alone;
+            self.panels[panel].add(series, Kind::Predicted, Point { x, ys });
         }
         for line in self.panels.iter_mut().flat_map(|it| &mut it.lines) {
             line.points.sort_by(|one, other| one.x.total_cmp(&other.x));
@@ -203,6 +230,15 @@ impl Data {
                 "leave the row out with `where`: it has no place on the x axis",
             ),
         }
+    }
+}
+
+impl Panel {
+    /// Adds a point to the line of a series, which is added too if it is not there.
+    fn add(&mut self, series: usize, kind: Kind, point: Point) {
+        let is_it = |it: &Line| (it.series, it.kind) == (series, kind);
+        let line = position(&mut self.lines, is_it, || Line { series, kind, points: Vec::new() });
+        self.lines[line].points.push(point);
     }
 }
 
@@ -247,34 +283,44 @@ fn are_repeats(spec: &Spec, table: &Table, rows: &[&Row]) -> Result<()> {
             );
         }
     }
-    let repeats: Vec<_> = REPEATS.iter().filter_map(column).collect();
+    // Seeds tell repeats apart. Where there are none, a step is a round, of one thing again and again.
+    let of = |row: &Row, name: &str| {
+        column(&name).map(|at| row.fields[at].trim().to_owned()).filter(|it| !it.is_empty())
+    };
     let mut seen = BTreeSet::new();
-    let name = |row: &Row| repeats.iter().map(|at| row.fields[*at].clone()).collect::<Vec<_>>();
-    match rows.iter().find(|it| !seen.insert(name(it))) {
-        Some(twice) => fault(
+    let twice = rows.iter().find(|it| !seen.insert(of(it, "seed").or_else(|| of(it, "step"))));
+    let step = |row: &Row| of(row, "seed").and_then(|_| of(row, "step"));
+    let climbed = rows.iter().find(|it| step(it) != step(rows[0]));
+    match twice.or(climbed) {
+        Some(other) => fault(
             format!(
-                "{place} and line {} have one place in the figure, and neither seed nor step tells them apart",
-                twice.line
+                "{place} and line {} have one place in the figure, and are no repeats by their seed",
+                other.line
             ),
-            format!("say which with `where`; x is {}", spec.x),
+            format!("say which with `where`, or tell them apart with `series`; x is {}", spec.x),
         ),
         None => Ok(()),
     }
 }
 
 /// The spread of one `y` over repeats; `None` if it was measured in none of them.
-fn spread(spec: &Spec, chart: usize, table: &Table, rows: &[&Row]) -> Result<Option<Spread>> {
-    let values: Result<Vec<_>> = rows.iter().map(|it| spec.ys[chart].value(table, it)).collect();
+fn spread(
+    y: &Written<Column>,
+    is_log: bool,
+    table: &Table,
+    rows: &[&Row],
+) -> Result<Option<Spread>> {
+    let values: Result<Vec<_>> = rows.iter().map(|it| y.value(table, it)).collect();
     let values: Vec<f64> = values?.into_iter().flatten().collect();
     if values.is_empty() {
         return Ok(None);
     }
     let min = Aggregate::Min.of(&values);
-    if spec.y_is_log[chart] && min <= 0.0 {
+    if is_log && min <= 0.0 {
         return fault(
             format!(
                 "{}:{}: `{}` is {min}, and a logarithm needs more than 0",
-                table.shown, rows[0].line, spec.ys[chart].text
+                table.shown, rows[0].line, y.text
             ),
             "leave the row out with `where`, or the axis out of `log`",
         );
@@ -333,6 +379,8 @@ mod tests {
             (mixed, "rate,p50\n1,1\nmany,2\n", "data/r.csv:3: rate is `many`, which is no number"),
             (mixed, "rate,p50\n1,\n2,\n", "data/r.csv: there is no number to draw of "),
             (mixed, "rate,p50\n", "data/r.csv has no rows"),
+            (mixed, "seed,step,rate,p50\n1,1,1,1\n2,2,1,2\n", "data/r.csv:2 and line 3 have one"),
+            (mixed, "seed,step,rate,p50\n1,1,1,1\n1,2,1,2\n", "data/r.csv:2 and line 3 have one"),
             ("x=rate y=p99 series=server", ROWS, "data/r.csv has no column p99"),
             ("x=rate y=p50 series=sever", ROWS, "data/r.csv has no column sever"),
             ("x=rate y=p50 where=server=c", ROWS, "data/r.csv has no row with server=c"),
@@ -350,6 +398,23 @@ mod tests {
     }
 
     #[test]
+    fn rounds_are_repeats_where_there_are_no_seeds() {
+        let data = gathered("x=rate y=p50", "seed,step,rate,p50\n,1,1,1\n,2,1,3\n").unwrap();
+        assert_eq!(data.panels[0].lines[0].points[0].ys[0].unwrap().median, 2.0);
+    }
+
+    #[test]
+    fn a_prediction_is_a_line_beside_what_was_measured() {
+        let rows = "seed,rate,p50,limit\n1,1,5,4\n2,1,7,6\n1,2,,8\n";
+        let data = gathered("x=rate y=p50 y2=rate predicted=\"limit * 2\"", rows).unwrap();
+        let [ours, predicted] = &data.panels[0].lines[..] else { panic!("{data:?}") };
+        assert_eq!((ours.kind, predicted.kind), (Kind::Ours, Kind::Predicted));
+        let spread = Spread { median: 10.0, min: 10.0, max: 10.0, count: 1 };
+        assert_eq!(predicted.points[0].ys, [Some(spread), None]);
+        assert_eq!(predicted.points[1].ys[0].unwrap().median, 16.0);
+    }
+
+    #[test]
     fn the_readers_rows_are_lines_of_their_own() {
         let spec = Spec::read("r title=T x=rate y=p50 series=server").unwrap();
         let table = |rows: &str| Table::parse(rows, "data/r.csv".into()).unwrap();
@@ -359,7 +424,8 @@ mod tests {
         assert_eq!(data, before);
         overlay(&mut data, &spec, &table("server,rate,p50\na,10,9\nc,10,8\n")).unwrap();
         assert_eq!(data.series, ["a", "b", "c"]);
-        let yours: Vec<_> = data.panels[0].lines.iter().filter(|it| it.is_yours).collect();
+        let yours: Vec<_> =
+            data.panels[0].lines.iter().filter(|it| it.kind == Kind::Yours).collect();
         assert_eq!(yours.iter().map(|it| it.series).collect::<Vec<_>>(), [0, 2]);
     }
 }

@@ -24,7 +24,9 @@ pub fn render(body: &str, id: &str, sources: &Sources) -> Result<String> {
     let ours = sources.ours.table(&spec.record)?;
     let origin = sources.ours.origin(&spec.record)?;
     let mut data = data::gather(&spec, &ours)?;
-    let mut origins = vec![format!("Measured: {}", origin_of(&origin))];
+    let mut origins = Vec::new();
+    origins.extend(spec.predicted.is_some().then(|| "Dashes: predicted.".to_owned()));
+    origins.push(format!("Measured: {}", origin_of(&origin)));
     if sources.yours.has(&spec.record) {
         let yours = sources.yours.table(&spec.record);
         match yours.and_then(|it| data::overlay(&mut data, &spec, &it)) {

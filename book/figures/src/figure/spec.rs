@@ -14,6 +14,8 @@ pub struct Spec {
     pub x: String,
     /// What the upper chart shows, and the lower one if there is one.
     pub ys: Vec<Written<Column>>,
+    /// What the record foretells of the upper chart.
+    pub predicted: Option<Written<Column>>,
     /// The column that tells lines apart.
     pub series: Option<String>,
     /// The column that tells charts apart.
@@ -36,10 +38,11 @@ pub struct Spec {
     pub names: Vec<(String, String)>,
 }
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "x",
     "y",
     "y2",
+    "predicted",
     "series",
     "panel",
     "where",
@@ -100,6 +103,7 @@ impl Spec {
             x_title: find("x_title").unwrap_or_else(|| x.clone()),
             x,
             y_titles,
+            predicted: find("predicted").map(|it| expression::over_columns(&it)).transpose()?,
             series: find("series"),
             panel: find("panel"),
             conditions: condition::parse(&find("where").unwrap_or_default())?,

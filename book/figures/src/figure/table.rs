@@ -1,6 +1,6 @@
 //! What a figure draws, as tables: for those who would rather read numbers, or cannot see lines.
 
-use super::data::{Data, Line, Panel, Spread};
+use super::data::{Data, Kind, Line, Panel, Spread};
 use super::spec::Spec;
 use crate::html::escape;
 use crate::number::significant;
@@ -51,7 +51,11 @@ fn plot(spec: &Spec, data: &Data, panel: &Panel, y: usize, id: &str) -> String {
 fn head(spec: &Spec, data: &Data, line: &Line, y: usize) -> String {
     let series = spec.name(&data.series[line.series]);
     let name = if series.is_empty() { &spec.y_titles[y] } else { series };
-    if line.is_yours { format!("{name} (yours)") } else { name.to_owned() }
+    match line.kind {
+        Kind::Ours => name.to_owned(),
+        Kind::Predicted => format!("{name} (predicted)"),
+        Kind::Yours => format!("{name} (yours)"),
+    }
 }
 
 /// The median, and the least and the greatest if they differ. A dash is what was not measured.
