@@ -79,7 +79,7 @@ fn a_figure_of_lines() {
 #[test]
 fn a_figure_of_words_and_panels() {
     let text = "{{#figure race x=server y=p50_ms panel=target_qps where=\"stall=silent\" highlight=\"\" \
-         names=\"10: ten\" title=\"How soon\" y_title=\"median, ms\"}}\n";
+         names=\"10: ten, ch04: the fourth\" title=\"How soon\" y_title=\"median, ms\"}}\n";
     insta::assert_snapshot!("words", good(text));
 }
 

@@ -135,7 +135,7 @@ impl Chart<'_> {
 
     fn x_name(&self, x: f64) -> String {
         match &self.data.words {
-            Some(words) => words.get(x as usize).cloned().unwrap_or_default(),
+            Some(words) => self.spec.name(&words[x as usize]).to_owned(),
             None => significant(x),
         }
     }
@@ -196,12 +196,12 @@ impl Chart<'_> {
             return (Scale::of_places(extent, &places, room, left + 6.0, right - 6.0), false);
         };
         let room = (right - left) / words.len() as f64;
-        let is_slanted = words.iter().any(|it| text_width(it) > room - 4.0);
+        let is_slanted = words.iter().any(|it| text_width(self.spec.name(it)) > room - 4.0);
         (Scale::of_words(words.len(), left, right), is_slanted)
     }
 
     fn slant_height(&self) -> f64 {
-        let words = self.data.words.iter().flatten().map(|it| text_width(it));
+        let words = self.data.words.iter().flatten().map(|it| text_width(self.spec.name(it)));
         words.fold(0.0, f64::max) * 0.6
     }
 

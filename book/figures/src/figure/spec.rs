@@ -34,7 +34,7 @@ pub struct Spec {
     pub x_is_log: bool,
     /// See `x_is_log`.
     pub y_is_log: Vec<bool>,
-    /// What to call values of `series` and `panel`.
+    /// What to call values of `series` and `panel`, and words of `x`.
     pub names: Vec<(String, String)>,
 }
 
@@ -116,7 +116,7 @@ impl Spec {
         })
     }
 
-    /// What a value of `series` or `panel` is called.
+    /// What a value of `series` or `panel`, or a word of `x`, is called.
     pub fn name<'a>(&'a self, value: &'a str) -> &'a str {
         self.names.iter().find(|it| it.0 == value).map_or(value, |it| &it.1)
     }

@@ -38,7 +38,7 @@ fn plot(spec: &Spec, data: &Data, panel: &Panel, y: usize, id: &str) -> String {
     html += "</tr></thead>\n<tbody>\n";
     for x in places {
         let place = match &data.words {
-            Some(words) => words.get(x as usize).cloned().unwrap_or_default(),
+            Some(words) => spec.name(&words[x as usize]).to_owned(),
             None => significant(x),
         };
         let cells = lines.iter().map(|it| cell(it, x, y)).collect::<String>();
