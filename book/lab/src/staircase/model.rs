@@ -26,8 +26,8 @@ pub struct Limit {
     pub packets_per_second: f64,
     /// The highest rate with everybody answered.
     pub sustained_qps: f64,
-    /// The distance between two steps.
-    pub step_qps: f64,
+    /// The rates that were tried.
+    pub steps_qps: Vec<f64>,
 }
 
 impl Limit {
@@ -49,12 +49,11 @@ impl Limit {
         }
         let mut rates: Vec<f64> = rows.iter().map(|row| row.target_qps).collect();
         rates.sort_by(f64::total_cmp);
-        let step_qps = rates.windows(2).map(|two| two[1] - two[0]).fold(0.0, f64::max);
         (was_full && requests > 0).then(|| Limit {
             packets_per_request: round(packets as f64 / requests as f64),
             packets_per_second: round(most),
             sustained_qps,
-            step_qps,
+            steps_qps: rates,
         })
     }
 
@@ -63,9 +62,11 @@ impl Limit {
         self.packets_per_second / self.packets_per_request
     }
 
-    /// Whether what was sustained is within one step of it.
+    /// Whether what was sustained is within one step of it: the highest step that the link allows, the
+    /// one below (near the limit a lost packet more loses a client), or the one above.
     pub fn holds(&self) -> bool {
-        (self.sustained_qps - self.predicted_qps()).abs() <= self.step_qps
+        let place = |rate: f64| self.steps_qps.iter().filter(|it| **it <= rate).count();
+        place(self.sustained_qps).abs_diff(place(self.predicted_qps())) <= 1
     }
 
     fn sentence(&self) -> String {
