@@ -172,3 +172,69 @@ pub fn broken_expectations(records: &[Record], servers: &[Column]) -> Vec<String
     }
     broken
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of 04 that answers everybody up to `sustained`, across a link of 2,150 packets per second.
+    fn run(sustained: f64) -> Vec<Record> {
+        let row = |target_qps: f64| {
+            let scheduled = (target_qps * 3.0) as u64;
+            let offered = scheduled * 10;
+            let errors = u64::from(target_qps > sustained);
+            Record {
+                server: LIMITED.into(),
+                stall: "silent".into(),
+                seed: Some(1),
+                target_qps,
+                hold_s: 3.0,
+                scheduled,
+                correct: scheduled - errors,
+                errors,
+                link_packets: Some(offered),
+                dropped_full: Some(offered.saturating_sub(2_150 * 3)),
+                ..Record::default()
+            }
+        };
+        [110.0, 160.0, 210.0, 260.0, 310.0].map(row).to_vec()
+    }
+
+    #[test]
+    fn the_limit_is_the_links_packets_by_those_of_a_request() {
+        let limit = Limit::of(&run(210.0)).unwrap();
+        assert_eq!(limit.packets_per_request, 10.0);
+        assert_eq!(limit.packets_per_second, 2_150.0);
+        assert_eq!(limit.predicted_qps(), 215.0);
+    }
+
+    #[test]
+    fn within_a_step_is_the_step_below_the_limit_or_its_neighbour() {
+        let holds = |sustained| Limit::of(&run(sustained)).unwrap().holds();
+        assert_eq!([110.0, 160.0, 210.0, 260.0].map(holds), [false, true, true, true]);
+        // One step more is two beyond the highest that the link allows.
+        assert!(!Limit { sustained_qps: 310.0, ..Limit::of(&run(260.0)).unwrap() }.holds());
+    }
+
+    #[test]
+    fn a_link_that_was_never_full_says_nothing() {
+        let mut rows = run(210.0);
+        rows.iter_mut().for_each(|it| it.dropped_full = Some(0));
+        assert_eq!(Limit::of(&rows), None);
+    }
+
+    #[test]
+    fn servers_that_end_close_to_04_are_told() {
+        let best = run(210.0);
+        let as_server = |name: &str, answered: u64| -> Vec<Record> {
+            let poor =
+                |it: &Record| Record { server: name.into(), correct: answered, ..it.clone() };
+            best.iter().map(poor).collect()
+        };
+        let all =
+            |second: u64| [best.clone(), as_server("ch01", 9), as_server("ch02", second)].concat();
+        let servers: Vec<Column> = contract::verdicts::columns().collect();
+        assert_eq!(broken_expectations(&all(99), &servers), [""; 0]);
+        assert_eq!(broken_expectations(&all(500), &servers).len(), 1);
+    }
+}
