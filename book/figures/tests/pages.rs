@@ -84,6 +84,18 @@ fn a_figure_of_words_and_panels() {
 }
 
 #[test]
+fn what_was_not_measured_is_a_gap() {
+    let (folder, sources) = sources();
+    let rows = "rate,p50_ms\n1,1\n2,2\n3,\n4,4\n5,5\n6,\n7,7\n";
+    fs::write(folder.path().join("gap.csv"), rows).expect("a file");
+    fs::write(folder.path().join("gap.json"), "{}").expect("a file");
+    let page = expand("{{#figure gap x=rate y=p50_ms title=T}}\n", "book/src/p.md", &sources);
+    let wide = page.text.split("</svg>").next().unwrap_or_default();
+    let count = |part: &str| wide.matches(part).count();
+    assert_eq!((count("<path class=\"line\""), count("<circle class=\"mark\"")), (2, 5), "{wide}");
+}
+
+#[test]
 fn a_prediction_is_dashed_and_in_the_table() {
     let figure = |x: &str| {
         good(&format!(
@@ -237,6 +249,10 @@ fn the_readers_record_is_laid_over_ours() {
     assert!(next().ends_with("4\u{a0}ms</data> <span class=\"yours\">(yours: 30\u{a0}ms)</span>"));
     assert!(!next().contains("yours"), "it has no ch01");
     assert!(next().contains("(yours: 1)"));
+    let of_two = "{{#number max race.p50_ms + count odd[rate=1].rate}}";
+    let text = expand(of_two, "book/src/p.md", &sources).text;
+    assert!(!text.contains("yours"), "half of it would be ours: {text}");
+    assert_eq!(sources.notes.take(), [""; 0]);
     for part in [
         "<g class=\"series hue-2 yours\">",
         "<th scope=\"col\">ch04 (yours)</th>",
