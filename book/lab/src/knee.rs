@@ -9,7 +9,10 @@ use crate::{
     binaries::Binary,
     drive::{self, Crowd, Job},
     experiment::{Bench, Experiment, Form, Namespaces, Outcome, Scale},
-    link::Profile,
+    link::{
+        Profile, Side,
+        air::{Air, Fate},
+    },
     pool::{self, Task},
     race::scoreboard::{ms, thousands},
     records::{Record, Table, round},
@@ -101,8 +104,7 @@ pub struct Row {
     pub knee_qps: Option<f64>,
     /// The first step that is not climbed; empty if all were.
     pub failed_qps: Option<f64>,
-    /// Four times the link's mean one-way delay: a connection is a round trip, and so is a question. That
-    /// is of an idle link: where order is kept, a packet also waits for the slow ones before it.
+    /// Half of the requests take at most this if they come one by one, by the model of the link alone.
     pub predicted_p50_ms: Option<f64>,
     /// How late the link delivered, at the 99th percentile of the whole run.
     pub lateness_p99_ms: Option<f64>,
@@ -253,6 +255,32 @@ fn crowd(scale: &Scale, budget: f64) -> Crowd {
     Crowd { rates: parts.iter().map(rate).collect(), ..scale.nobody_stalls() }
 }
 
+/// How long half of the requests take at most, in ms, that come one by one and of which no packet is lost:
+/// a SYN, its answer, an ACK with the question behind it, an ACK with the answer behind it. Where order is
+/// kept, what comes behind has to wait for the first.
+fn p50_of_an_idle_link(profile: &Profile) -> f64 {
+    const REQUESTS: u64 = 2_001;
+    const APART_NS: u64 = 100_000_000_000;
+    let mut air = Air::new(&Profile { loss_percent: 0.0, outage: None, ..profile.clone() }, 1);
+    let mut cross = |to, at_ns| match air.arrive(to, at_ns) {
+        Fate::At(at_ns) => at_ns,
+        Fate::Dropped(_) => at_ns, // It is idle, and loses nothing: there is no such packet.
+    };
+    let mut took_ns: Vec<u64> = (0..REQUESTS)
+        .map(|request| {
+            let start_ns = request * APART_NS;
+            let asked_ns = cross(Side::Server, start_ns);
+            let connected_ns = cross(Side::Client, asked_ns);
+            cross(Side::Server, connected_ns);
+            let question_ns = cross(Side::Server, connected_ns);
+            cross(Side::Client, question_ns);
+            cross(Side::Client, question_ns) - start_ns
+        })
+        .collect();
+    took_ns.sort_unstable();
+    took_ns[took_ns.len() / 2] as f64 / 1e6
+}
+
 /// What follows for a client that keeps its connection. Not measured.
 fn kept(budget: f64) -> Row {
     Row {
@@ -353,7 +381,7 @@ impl Row {
             predicted_qps: predicted.map(|(budget, packets)| round(budget / packets)),
             knee_qps: records[..climbed].last().map(|it| it.target_qps),
             failed_qps: records.get(climbed).map(|it| it.target_qps),
-            predicted_p50_ms: Some(round(4.0 * profile.mean_delay_ms())),
+            predicted_p50_ms: Some(round(p50_of_an_idle_link(profile))),
             ..Row::about(first, profile)
         })
     }
@@ -446,6 +474,17 @@ mod tests {
         assert_eq!(sentences.len(), 2);
         assert!(sentences[0].ends_with("= 120/s; climbed 24/s, failed 70/s"), "{sentences:?}");
         assert!(sentences[1].ends_with("climbed 300/s, failed no step"), "{sentences:?}");
+    }
+
+    #[test]
+    fn a_request_crosses_an_idle_link_four_times() {
+        let plain =
+            Profile { packets_per_second: None, delay_base_ms: 5.0, jitter_mean_ms: 0.0, ..wifi() };
+        assert_eq!(p50_of_an_idle_link(&plain), 20.0);
+        // Of two packets that keep their order, the second is as late as the later.
+        let free = p50_of_an_idle_link(&Profile { keep_order: false, ..wifi() });
+        let kept = p50_of_an_idle_link(&wifi());
+        assert!(free + 4.0 < kept, "{free} ms and {kept} ms");
     }
 
     #[test]

@@ -27,6 +27,7 @@ fn it_says_what_it_can_do() {
     insta::assert_snapshot!("help_race", stdout(&["race", "--help"]));
     insta::assert_snapshot!("help_scaling", stdout(&["scaling", "--help"]));
     insta::assert_snapshot!("help_spread", stdout(&["spread", "--help"]));
+    insta::assert_snapshot!("help_link", stdout(&["link", "--help"]));
     insta::assert_snapshot!("help_trace", stdout(&["trace", "--help"]));
     insta::assert_snapshot!("list", stdout(&["list"]));
 }

@@ -65,10 +65,10 @@ pub struct Parameters {
     /// Never add more than this
     #[arg(long, value_name = "MS")]
     jitter_cap: Option<f64>,
-    /// Let packets overtake each other, or not
+    /// Let packets arrive in the order in which they left (true), or overtake each other (false)
     #[arg(long, value_name = "true|false")]
     keep_order: Option<bool>,
-    /// Let nothing through for the second time at the end of every first time
+    /// Let nothing through in the last FOR_MS of every EVERY_MS
     #[arg(long, value_names = ["EVERY_MS", "FOR_MS"], num_args = 2)]
     outage: Option<Vec<f64>>,
 }
