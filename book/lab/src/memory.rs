@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     fmt::Write,
     net::TcpStream,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -163,10 +164,16 @@ fn all_at_once(binary: &Binary, clients: usize) -> Result<Option<Row>> {
     let options: &[&str] = if has_reactors { &["--reactors", "1"] } else { &[] };
     let server = Server::start_with_options(&binary.path, "127.0.0.1:0", options)
         .with_context(|| format!("{} cannot run", short(binary.column.name)))?;
+    let descriptors = server.descriptors()?;
     // Buffers and tables for a few are there.
     let heard = server.connect("the first")?.ask(b"7\n", LONG);
     ensure!(heard.is(b"Odd\n"), "{} does not answer: {heard}", binary.column.name);
-    let (descriptors, before) = (server.descriptors()?, server.resident_bytes()?);
+    let asked = Instant::now();
+    while server.descriptors()? > descriptors {
+        ensure!(asked.elapsed() < LONG, "{} keeps who was answered", binary.column.name);
+        thread::sleep(Duration::from_millis(1));
+    }
+    let before = server.resident_bytes()?;
     let start = Instant::now();
     let mut held = Vec::with_capacity(clients);
     for _ in 0..clients {

@@ -152,3 +152,44 @@ fn qps(rate: f64) -> String {
         rate => rate.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::verdicts::CHAPTERS;
+
+    #[test]
+    fn the_blogs_numbers_add_up() {
+        let blog = blog();
+        assert_eq!(blog.len(), 4);
+        for row in &blog {
+            let others = [row.timed_out, row.refused, row.reset].into_iter().flatten().sum::<u64>();
+            let nowhere = row.scheduled - row.correct - others;
+            assert_eq!(nowhere, if row.server == "ch02" { 5 } else { 0 }, "{row:?}");
+            assert_eq!(row.scheduled, Scale::full().requests());
+        }
+    }
+
+    #[test]
+    fn several_runs_are_told_by_their_spread() {
+        let mut records = Vec::new();
+        for (server, seed, correct) in
+            [("ch01", 1, 3), ("ch04", 1, 50), ("ch04", 2, 48), ("ch04", 3, 53)]
+        {
+            for (step, target_qps) in [(1, 10.0), (2, 460.0)] {
+                records.push(Record {
+                    server: server.into(),
+                    stall: "silent".into(),
+                    seed: Some(seed),
+                    step,
+                    target_qps,
+                    scheduled: 100,
+                    correct: if step == 1 { 100 } else { correct },
+                    p50_ms: Some(60.0 + seed as f64),
+                    ..Record::default()
+                });
+            }
+        }
+        insta::assert_snapshot!(board(&CHAPTERS[..4], &records, &Scale::full()));
+    }
+}

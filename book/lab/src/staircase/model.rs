@@ -116,10 +116,13 @@ pub fn spoiled(records: &[Record]) -> Option<String> {
         .map(|it| (&it.server, &it.stall, it.seed))
         .collect();
     (!spoiled.is_empty()).then(|| {
+        let runs = match spoiled.len() {
+            1 => "one run is spoiled".to_owned(),
+            several => format!("{several} runs are spoiled"),
+        };
         format!(
-            "{} runs are spoiled: the machine was too busy to deliver packets in time (column spoiled); \
-             run fewer at once (--side-by-side)",
-            spoiled.len()
+            "{runs}: the machine was too busy for the link or the clients (column `spoiled`); let fewer go on \
+             at once (--side-by-side)"
         )
     })
 }
@@ -221,6 +224,14 @@ mod tests {
         let mut rows = run(210.0);
         rows.iter_mut().for_each(|it| it.dropped_full = Some(0));
         assert_eq!(Limit::of(&rows), None);
+    }
+
+    #[test]
+    fn a_spoiled_run_is_told_once() {
+        let mut rows = run(210.0);
+        assert_eq!(spoiled(&rows), None);
+        rows.iter_mut().for_each(|it| it.spoiled = Some(true));
+        assert!(spoiled(&rows).unwrap().starts_with("one run is spoiled: "));
     }
 
     #[test]
