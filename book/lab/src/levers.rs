@@ -56,7 +56,8 @@ impl Experiment for Levers {
 
     fn scale(&self, form: Form) -> Scale {
         match form {
-            Form::Smoke => Scale { rates: RATES_SMOKE.into(), ..Scale::link_smoke() },
+            // A client whose SYN is lost comes a second later, and has to be waited for.
+            Form::Smoke => Scale { timeout: Scale::link_short().timeout, ..smoke() },
             Form::Short => Scale { rates: RATES.into(), ..Scale::link_short() },
             Form::Full => Scale { rates: RATES.into(), ..Scale::full() },
         }
@@ -83,6 +84,10 @@ impl Experiment for Levers {
         outcome.table = Table::of(&rows)?;
         Ok(outcome)
     }
+}
+
+fn smoke() -> Scale {
+    Scale { rates: RATES_SMOKE.into(), ..Scale::link_smoke() }
 }
 
 fn crowd(scale: &Scale) -> Crowd {
