@@ -140,9 +140,7 @@ pub fn main() -> ExitCode {
         Command::Levers(arguments) => short("levers", arguments),
         Command::Syscalls(arguments) => short("syscalls", arguments),
         Command::Trace(arguments) => trace::command(arguments),
-        Command::Link(arguments) => {
-            link::prepare().map_err(Into::into).and_then(|()| link::command::command(arguments))
-        }
+        Command::Link(arguments) => link::command::command(arguments),
         Command::Drive => drive::serve_orders().map(|()| ExitCode::SUCCESS),
         Command::Bare(arguments) => {
             let end = if arguments.at_once { End::AtOnce } else { End::Politely };

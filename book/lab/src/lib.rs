@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`cli`] is the command, [`experiment`] says what an experiment is and lists them,
 //! [`race`] is the first one, [`scaling`] and [`spread`] are about 05 and 06, [`trace`] counts instead
-//! of timing. [`binaries`] builds the servers and [`machine`] looks at what they run on; [`records`] is
-//! what stays.
+//! of timing. [`link`] is Wi-Fi in a box; [`staircase`], [`knee`] and [`levers`] go across it.
+//! [`binaries`] builds the servers and [`machine`] looks at what they run on; [`records`] is what stays.
 
 pub mod backlog;
 pub mod binaries;

@@ -105,12 +105,20 @@ impl Parameters {
     }
 }
 
-/// Runs it. The status is that of the command, or 1 without a link.
+/// Runs it. The status is that of the command; 1 without a link, 2 if the parameters make no sense.
 ///
 /// # Errors
 /// If there is no link, or the command cannot be started.
 pub fn command(arguments: &Arguments) -> Result<ExitCode> {
-    let profile = arguments.parameters.profile()?;
+    let profile = match arguments.parameters.profile() {
+        Ok(profile) => profile,
+        Err(error) => {
+            eprintln!("cargo lab: {error:#}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    // Before there is a second thread.
+    super::prepare()?;
     // Ctrl-C is for the command, which is in the same terminal: we stay, to say what the link did. Any
     // other signal ends us, and with us the command. (Before there are threads, which inherit it.)
     let mut interrupt = SigSet::empty();
