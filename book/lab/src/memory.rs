@@ -34,6 +34,9 @@ const COUNTED: Duration = Duration::from_millis(1_700);
 /// On a machine that is too busy the first are let go before the last have come: so often it is tried.
 const TRIES: usize = 4;
 
+/// A server whose descriptors are the same for so long has nothing left to do.
+const SETTLED: Duration = Duration::from_millis(100);
+
 /// How long the first client waits for its answer.
 const LONG: Duration = Duration::from_secs(10);
 
@@ -164,15 +167,10 @@ fn all_at_once(binary: &Binary, clients: usize) -> Result<Option<Row>> {
     let options: &[&str] = if has_reactors { &["--reactors", "1"] } else { &[] };
     let server = Server::start_with_options(&binary.path, "127.0.0.1:0", options)
         .with_context(|| format!("{} cannot run", short(binary.column.name)))?;
-    let descriptors = server.descriptors()?;
     // Buffers and tables for a few are there.
     let heard = server.connect("the first")?.ask(b"7\n", LONG);
     ensure!(heard.is(b"Odd\n"), "{} does not answer: {heard}", binary.column.name);
-    let asked = Instant::now();
-    while server.descriptors()? > descriptors {
-        ensure!(asked.elapsed() < LONG, "{} keeps who was answered", binary.column.name);
-        thread::sleep(Duration::from_millis(1));
-    }
+    let descriptors = settled_descriptors(&server)?;
     let before = server.resident_bytes()?;
     let start = Instant::now();
     let mut held = Vec::with_capacity(clients);
@@ -202,6 +200,19 @@ fn all_at_once(binary: &Binary, clients: usize) -> Result<Option<Row>> {
         resident_bytes: resident,
         bytes_per_client: round(resident.saturating_sub(before) as f64 / clients as f64),
     }))
+}
+
+/// How many descriptors it has when that has not changed for a while: the first client has left.
+fn settled_descriptors(server: &Server) -> Result<usize> {
+    let (mut count, mut since) = (server.descriptors()?, Instant::now());
+    while since.elapsed() < SETTLED {
+        thread::sleep(Duration::from_millis(1));
+        let now = server.descriptors()?;
+        if now != count {
+            (count, since) = (now, Instant::now());
+        }
+    }
+    Ok(count)
 }
 
 fn board(rows: &[Row]) -> String {

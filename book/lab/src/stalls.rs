@@ -87,7 +87,7 @@ fn percents(scale: &Scale) -> &'static [f64] {
 /// One rate, long enough for the smallest share to bring two; and patience of more than twice the server's.
 fn crowd(scale: &Scale, stall: &str, percent: f64) -> Crowd {
     let (rate, hold_s, timeout_s) =
-        if scale.form == Form::Smoke { (60.0, 2.0, 2.5) } else { (120.0, 8.0, 4.5) };
+        if scale.form == Form::Smoke { (60.0, 3.0, 2.5) } else { (120.0, 8.0, 4.5) };
     Crowd {
         rates: vec![rate],
         hold: Duration::from_secs_f64(hold_s),

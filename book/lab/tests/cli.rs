@@ -28,6 +28,9 @@ fn it_says_what_it_can_do() {
     insta::assert_snapshot!("help_scaling", stdout(&["scaling", "--help"]));
     insta::assert_snapshot!("help_spread", stdout(&["spread", "--help"]));
     insta::assert_snapshot!("help_link", stdout(&["link", "--help"]));
+    insta::assert_snapshot!("help_all", stdout(&["all", "--help"]));
+    insta::assert_snapshot!("help_stalls", stdout(&["stalls", "--help"]));
+    insta::assert_snapshot!("help_staircase", stdout(&["staircase", "--help"]));
     insta::assert_snapshot!("help_trace", stdout(&["trace", "--help"]));
     insta::assert_snapshot!("list", stdout(&["list"]));
 }
@@ -42,6 +45,18 @@ fn an_unknown_server_is_a_sentence_that_lists_the_known_ones() {
 fn an_unknown_experiment_and_two_lengths_at_once_are_refused() {
     assert!(sentence(&["relay"], 2).contains("unrecognized subcommand 'relay'"));
     assert!(sentence(&["race", "--full", "--smoke"], 2).contains("cannot be used with"));
+    assert!(sentence(&["all", "--full", "--smoke"], 2).contains("cannot be used with"));
+    assert!(sentence(&["staircase", "--short", "--smoke"], 2).contains("cannot be used with"));
+    let said = sentence(&["staircase", "--stalls", "silent,sleepy"], 2);
+    assert!(said.contains("no stalled client is called 'sleepy'"), "{said}");
+}
+
+#[test]
+fn a_link_that_makes_no_sense_is_refused() {
+    let said = sentence(&["link", "--loss", "200", "--", "true"], 2);
+    assert_eq!(said, "cargo lab: the loss is 200 %: it has to be 0 to 100 %\n");
+    assert!(sentence(&["link", "--profile", "wifi-7", "--", "true"], 2).contains("satellite"));
+    assert!(sentence(&["link"], 2).contains("<COMMAND>..."));
 }
 
 #[test]

@@ -1,0 +1,208 @@
+//! Each experiment, taken small: that its record is there, and that it shows what it exists to show.
+//! And a second start, which goes on where the first one was stopped.
+
+use assert_cmd::Command;
+use lab::{
+    backlog, memory, names, patience,
+    records::{Record, read_csv},
+    trace::record::Count,
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde::de::DeserializeOwned;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{self, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+const LAB: &str = env!("CARGO_BIN_EXE_lab");
+
+/// What a busy machine needs for something that takes a second.
+const LONG: Duration = Duration::from_secs(30);
+
+/// Where the chapters' programs are.
+fn programs() -> PathBuf {
+    let program = contract::build::program("ch04").expect("the chapters compile");
+    program.parent().expect("a folder").to_owned()
+}
+
+/// What `cargo lab NAME --smoke` says on stderr, its status, and its record.
+fn smoke<T: DeserializeOwned>(name: &str, more: &[&str]) -> (String, bool, Vec<T>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(LAB);
+    command.args([name, "--smoke"]).args(more).arg("--out").arg(folder.path());
+    let output = command.arg("--binaries").arg(programs()).output().expect("the lab");
+    let said = String::from_utf8(output.stderr).expect("text");
+    (said, output.status.success(), record(folder.path(), name))
+}
+
+/// The record, or nothing if none was written.
+fn record<T: DeserializeOwned>(folder: &Path, name: &str) -> Vec<T> {
+    let file = fs::read(folder.join(format!("{name}.csv"))).unwrap_or_default();
+    read_csv(&file[..]).expect("rows of this kind")
+}
+
+/// The rows of one that ended well.
+fn good<T: DeserializeOwned>(name: &str) -> Vec<T> {
+    let (said, success, rows) = smoke(name, &[]);
+    assert!(success, "{said}");
+    assert!(!rows.is_empty(), "{said}");
+    rows
+}
+
+#[test]
+fn who_waits_for_stalled_clients_answers_fewer() {
+    let rows: Vec<Record> = good("stalls");
+    let correct = |server: &str, stall: &str| {
+        let row = rows.iter().find(|it| it.server == server && it.stall == stall);
+        row.unwrap_or_else(|| panic!("no row of {server} with {stall} clients")).correct
+    };
+    for (server, stall) in [("ch01", "silent"), ("ch02", "silent"), ("ch03", "half-line")] {
+        let (poor, best) = (correct(server, stall), correct("ch04", stall));
+        assert!(3 * poor < 2 * best, "{server} with {stall} clients: {poor} to {best}");
+    }
+    // Who never reads an answer that fits into a buffer keeps nobody waiting.
+    assert!(3 * correct("ch02", "deaf") > 2 * correct("ch04", "deaf"));
+}
+
+#[test]
+fn the_queue_of_02_is_as_long_as_predicted() {
+    let rows: Vec<patience::Row> = good("patience");
+    let [one, two] = &rows[..] else { panic!("a load of 1 and of 2: {rows:?}") };
+    assert_eq!((one.rho, two.rho), (1.0, 2.0));
+    for row in [one, two] {
+        let longest = row.max_ms.expect("somebody was answered");
+        // A busy machine makes it longer, nothing makes it much shorter.
+        assert!(longest > 0.8 * row.predicted_max_ms, "{row:?}");
+    }
+    assert!(two.max_ms > one.max_ms, "{one:?} {two:?}");
+}
+
+#[test]
+fn a_client_that_does_nothing_costs_little() {
+    let rows: Vec<memory::Row> = good("memory");
+    assert_eq!(rows.len(), 6, "three servers, two crowds: {rows:?}");
+    for row in rows.iter().filter(|it| it.clients == 1_000) {
+        assert!((1.0..1_000.0).contains(&row.bytes_per_client), "{row:?}");
+    }
+}
+
+#[test]
+fn a_ring_makes_fewer_system_calls_for_many() {
+    let (said, success, rows): (_, _, Vec<Count>) = smoke("syscalls", &[]);
+    if said.contains("NEEDS ptrace") {
+        assert!(!success);
+        return;
+    }
+    assert!(success, "{said}");
+    let calls = |server: &str, experiment: &str| {
+        let is_it =
+            |it: &&Count| it.server == server && it.experiment == experiment && it.call == "all";
+        rows.iter().find(is_it).and_then(|it| it.per_answer)
+    };
+    let alone = calls("ch04", "syscalls-one-at-a-time").expect("04 was traced");
+    assert!(alone >= 5.0, "accept4, epoll_ctl, recvfrom, sendto, close: {alone}");
+    if let Some(ring) = calls("ch06", "syscalls-at-once") {
+        assert!(2.0 * ring < calls("ch04", "syscalls-at-once").expect("04 was traced"), "{ring}");
+    }
+}
+
+#[test]
+fn a_slow_resolver_loses_those_who_ask_it_each_time() {
+    let rows: Vec<names::Row> = good("names");
+    let percent = |lookup: &str, rate: f64| {
+        let row = rows.iter().find(|it| it.lookup == lookup && it.target_qps == rate);
+        row.unwrap_or_else(|| panic!("no row of {lookup} at {rate}")).success_percent
+    };
+    // The resolver answers half of those who come at 250 per second, and those who wait at the end.
+    let (once, each) = (percent("once", 250.0), percent("per-request", 250.0));
+    assert!(each < 0.8 * once, "{each} % to {once} %");
+    assert!(each > 0.0 && percent("per-request", 50.0) > each);
+}
+
+#[test]
+fn a_staircase_counts_what_the_link_carries() {
+    let (said, success, rows): (_, _, Vec<Record>) =
+        smoke("staircase", &["--servers", "01,04", "--side-by-side", "2"]);
+    if rows.is_empty() {
+        // One sentence, and no success: this machine lets us make no link.
+        assert!(!success && said.lines().any(|it| it.starts_with("cargo lab: ")), "{said}");
+        eprintln!("NEEDS network namespaces: {said}");
+        return;
+    }
+    assert!(success, "{said}");
+    let mine: Vec<&Record> = rows.iter().filter(|it| it.server == "ch04").collect();
+    assert_eq!((rows.len(), mine.len()), (4, 2));
+    assert!(rows.iter().all(|it| it.link == "wifi-2.4" && it.seed == Some(1)));
+    let sum = |count: fn(&Record) -> u64| mine.iter().map(|it| count(it)).sum::<u64>();
+    let (packets, requests) = (sum(|it| it.link_packets.unwrap_or(0)), sum(|it| it.scheduled));
+    // SYN, ACK, data, ACK, FIN and their like from the other side; some come after the last step.
+    assert!((5 * requests..20 * requests).contains(&packets), "{packets} for {requests}");
+    assert!(mine.iter().all(|it| it.spoiled.is_some() && it.lateness_p99_ms.is_some()));
+    // Three ways of light, at 15 ms each on average, and no packet is earlier than 8 ms.
+    assert!(mine.iter().all(|it| it.p50_ms > Some(32.0)), "{mine:?}");
+}
+
+#[test]
+fn a_second_start_goes_on_where_the_first_was_stopped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let partial = folder.path().join("backlog.partial.jsonl");
+    let mut first = Running::start(&folder);
+    let start = Instant::now();
+    while !fs::read_to_string(&partial).is_ok_and(|text| text.lines().count() >= 2) {
+        assert!(start.elapsed() < LONG, "nothing is done");
+        thread::sleep(Duration::from_millis(5));
+    }
+    kill(first.pid(), Signal::SIGTERM).expect("the lab runs");
+    assert_eq!(first.0.wait().expect("waitpid").code(), Some(130));
+    let whole = 4;
+    let done: Vec<backlog::Row> = record(folder.path(), "backlog");
+    assert!((1..whole).contains(&done.len()), "what was done is written, and not all: {done:?}");
+    assert!(partial.exists());
+
+    let again = |more: &[&str]| {
+        let mut command = Command::new(LAB);
+        command.args(["backlog", "--smoke", "--out"]).arg(folder.path()).args(more);
+        let output = command.assert().success().get_output().clone();
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let said = again(&[]);
+    assert!(said.contains("this one goes on from there (--fresh begins anew)"), "{said}");
+    let rows: Vec<backlog::Row> = record(folder.path(), "backlog");
+    assert_eq!(rows.len(), whole);
+    assert_eq!(rows[..1], done[..1], "what was done is taken as it was");
+    assert!(!partial.exists(), "it is whole");
+    for row in &rows {
+        assert_eq!(row.at_once, row.predicted_at_once, "{row:?}");
+    }
+    assert!(rows.iter().any(|it| it.at_first_retry + it.later > 0), "{rows:?}");
+}
+
+/// `cargo lab backlog --smoke`, as a process of its own.
+struct Running(process::Child);
+
+impl Running {
+    fn start(folder: &TempDir) -> Running {
+        let mut command = process::Command::new(LAB);
+        command.args(["backlog", "--smoke", "--out"]).arg(folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Running(command.spawn().expect("the lab"))
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.0.id().cast_signed())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already, which is as good.
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
