@@ -19,8 +19,8 @@ use nix::{
 use std::{
     collections::BTreeSet,
     env, fs,
-    io::{BufRead, BufReader, IoSliceMut, Read},
-    net::UdpSocket,
+    io::{BufRead, BufReader, IoSliceMut, Read, Write},
+    net::{TcpListener, TcpStream, UdpSocket},
     os::{
         fd::AsRawFd,
         unix::{fs::PermissionsExt, process::CommandExt},
@@ -205,25 +205,26 @@ fn program(way: Way) -> Result<(), Trouble> {
 /// Checksums and lengths are right on the other side: TCP would stand still otherwise.
 fn transfer(way: Way) -> Result<(), Trouble> {
     const BYTES: usize = 4 << 20;
+    const STANDSTILL: Duration = Duration::from_secs(10);
     let link = open(way, &profile("ethernet"), 1)?;
-    let listen = || std::net::TcpListener::bind((link.server_ip(), 0)).expect("a port");
+    let listen = || TcpListener::bind((link.server_ip(), 0)).expect("a port");
     let listener = link.on(Side::Server, listen).expect("setns");
     let address = listener.local_addr().expect("its address");
     let sent: Vec<u8> = (0..BYTES).map(|at| (at * 7 / 3) as u8).collect();
-    let received = thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut stream, _) = listener.accept().expect("a client");
-            std::io::Write::write_all(&mut stream, &sent).expect("a client that reads");
-        });
-        let connect = || std::net::TcpStream::connect(address).expect("the listener");
-        let mut stream = link.on(Side::Client, connect).expect("setns");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-        let mut received = Vec::new();
-        let read = stream.read_to_end(&mut received);
-        read.map(|_| received)
-    });
-    let received = received.map_err(|error| Trouble::Wrong(format!("read: {error}")))?;
-    demand(received == sent, || format!("{} of {BYTES} bytes, or others", received.len()))
+    let connect = || TcpStream::connect_timeout(&address, STANDSTILL);
+    let client = link.on(Side::Client, connect).expect("setns");
+    let mut client = client.map_err(|error| Trouble::Wrong(format!("connect: {error}")))?;
+    let (mut server, _) = listener.accept().expect("a client: it is connected");
+    client.set_read_timeout(Some(STANDSTILL)).expect("a timeout");
+    server.set_write_timeout(Some(STANDSTILL)).expect("a timeout");
+    let mut received = vec![0; BYTES];
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| server.write_all(&sent));
+        let read = client.read_exact(&mut received);
+        read.and(writer.join().expect("no panic"))
+    })
+    .map_err(|error| Trouble::Wrong(format!("the transfer stands still: {error}")))?;
+    demand(received == sent, || "other bytes have arrived than were sent".into())
 }
 
 // The command, as root and as nobody.
