@@ -321,12 +321,13 @@ impl Running {
     /// How it ended, and what it said.
     fn assert_nothing_is_left(mut self) -> Result<(Option<i32>, String), Trouble> {
         let status = self.lab.wait().expect("waitpid");
-        let mut said = String::new();
-        let mut errors = self.lab.stderr.take().expect("a pipe");
-        errors.read_to_string(&mut said).expect("its errors");
         wait_for("all processes end", || {
             self.descendants.iter().all(|pid| command_line(pid.cast_unsigned()).is_empty())
         });
+        // Not before: whoever is left would hold the pipe, and us with it.
+        let mut said = String::new();
+        let mut errors = self.lab.stderr.take().expect("a pipe");
+        errors.read_to_string(&mut said).expect("its errors");
         let is_inside = |pid: &u32| {
             fs::read_link(format!("/proc/{pid}/ns/net"))
                 .is_ok_and(|it| self.namespaces.contains(&it))
@@ -343,6 +344,12 @@ impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended already, which is as good.
         let _ = self.lab.kill().and_then(|()| self.lab.wait());
+        // None of these is left, unless the test has failed.
+        for pid in &self.descendants {
+            if !command_line(pid.cast_unsigned()).is_empty() {
+                let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+            }
+        }
     }
 }
 
