@@ -82,7 +82,11 @@ pub fn board(servers: &[Column], records: &[Record], scale: &Scale) -> String {
                 .into_iter()
                 .filter(|run| run.iter().all(|it| it.stall == kind))
                 .collect();
-            let theirs = blog.iter().find(|it| it.server == server.name);
+            // The blog's third is the one that it printed, which reads once for an event.
+            let as_printed = |it: &&Blog| {
+                it.server == server.name || server.name == format!("{}-one-recv", it.server)
+            };
+            let theirs = blog.iter().find(as_printed);
             let _ = writeln!(text, "{}", line(server, &of_kind, kind, theirs).trim_end());
         }
     }
