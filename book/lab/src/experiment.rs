@@ -123,6 +123,17 @@ pub enum Form {
     Full,
 }
 
+impl Form {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Smoke => "smoke",
+            Form::Short => "short",
+            Form::Full => "full",
+        }
+    }
+}
+
 /// How long and how hard an experiment is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scale {

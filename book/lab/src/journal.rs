@@ -59,7 +59,7 @@ impl Journal {
         }
     }
 
-    /// The journal of the experiment `name` in `folder`; with `fresh`, an empty one.
+    /// The journal called `name` in `folder`; with `fresh`, an empty one.
     ///
     /// # Errors
     /// If the folder cannot be made or the file, if there is one, cannot be read or written.

@@ -1,9 +1,12 @@
 //! The experiments: each starts servers of the chapters on this machine, drives them, and writes a record.
 //!
-//! Reading order: [`cli`] is the command, [`experiment`] says what an experiment is and lists them,
-//! [`race`] is the first one, [`scaling`] and [`spread`] are about 05 and 06, [`trace`] counts instead
-//! of timing. [`link`] is Wi-Fi in a box; [`staircase`], [`knee`] and [`levers`] go across it.
-//! [`binaries`] builds the servers and [`machine`] looks at what they run on; [`records`] is what stays.
+//! Reading order: [`cli`] is the command, [`experiment`] says what an experiment is and lists them, and
+//! [`measure`] is all that is done around one. [`race`] is the first of them; [`stalls`], [`patience`],
+//! [`backlog`], [`memory`], [`syscalls`] and [`names`] need loopback alone; [`scaling`] and [`spread`] are
+//! about 05 and 06; [`staircase`], [`knee`] and [`levers`] go across the emulated [`link`]. [`drive`] is what
+//! a server and its clients are for all of them, [`pool`] does many such runs and [`journal`] keeps what is
+//! done; [`trace`] counts instead of timing. [`binaries`] builds the servers and [`machine`] looks at what
+//! they run on; [`records`] is what stays.
 
 pub mod backlog;
 pub mod binaries;

@@ -117,11 +117,15 @@ impl Session {
             .collect();
         let parameters = parameters(wish, &servers)?;
         let commit = records::commit(&self.workspace);
-        if wish.skip && !wish.fresh && self.is_whole(experiment.name(), &commit, &parameters) {
+        if wish.skip
+            && !wish.fresh
+            && is_whole(&self.folder, experiment.name(), &commit, &parameters)
+        {
             return Ok(Ended { skipped: true, ..Ended::default() });
         }
-        let journal =
-            Journal::open(&self.folder, experiment.name(), parameters.clone(), wish.fresh)?;
+        // A short form leaves what is done of the full one alone.
+        let file = format!("{}-{}", experiment.name(), wish.scale.form.name());
+        let journal = Journal::open(&self.folder, &file, parameters.clone(), wish.fresh)?;
         self.screen.say(&about(experiment, wish.scale, servers.len()));
         if let Some(sentence) = found(&journal) {
             self.screen.say(&sentence);
@@ -166,21 +170,22 @@ impl Session {
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
+}
 
-    /// Whether there is a record of this experiment that lacks nothing, of the same commit and parameters.
-    fn is_whole(&self, name: &str, commit: &str, parameters: &Value) -> bool {
-        let read = || {
-            let text = fs::read_to_string(self.folder.join(format!("{name}.json"))).ok()?;
-            serde_json::from_str::<Provenance>(&text).ok()
-        };
-        self.folder.join(format!("{name}.csv")).is_file()
-            && read().is_some_and(|it| {
-                it.commit == commit
-                    && it.parameters == *parameters
-                    && !it.interrupted
-                    && it.failures.is_empty()
-            })
-    }
+/// Whether `folder` holds a record of the experiment `name` that lacks nothing, of the same commit and
+/// parameters.
+fn is_whole(folder: &Path, name: &str, commit: &str, parameters: &Value) -> bool {
+    let read = || {
+        let text = fs::read_to_string(folder.join(format!("{name}.json"))).ok()?;
+        serde_json::from_str::<Provenance>(&text).ok()
+    };
+    folder.join(format!("{name}.csv")).is_file()
+        && read().is_some_and(|it| {
+            it.commit == commit
+                && it.parameters == *parameters
+                && !it.interrupted
+                && it.failures.is_empty()
+        })
 }
 
 /// What the numbers depend on. The programs are part of it: a journal of other ones is of no use.
@@ -247,5 +252,49 @@ impl Ended {
             (false, true) => ExitCode::SUCCESS,
             (false, false) => ExitCode::FAILURE,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::Table;
+
+    #[test]
+    fn only_a_record_that_lacks_nothing_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let good = Provenance {
+            experiment: "stalls".into(),
+            command: "cargo lab stalls".into(),
+            date: records::now_utc(),
+            commit: "abc".into(),
+            parameters: json!({ "servers": ["ch01"] }),
+            machine: Machine::look().unwrap(),
+            noise: None,
+            interrupted: false,
+            findings: Vec::new(),
+            failures: Vec::new(),
+        };
+        let is_whole = || is_whole(folder.path(), "stalls", "abc", &json!({ "servers": ["ch01"] }));
+        let save = |provenance: &Provenance| {
+            let table = Table::of(&[(1, 2)]).unwrap();
+            records::save(folder.path(), &table, provenance, &[]).unwrap();
+        };
+        assert!(!is_whole(), "there is none");
+        save(&good);
+        assert!(is_whole());
+        let lacks = [
+            Provenance { commit: "abd".into(), ..good.clone() },
+            Provenance { parameters: json!({ "servers": ["ch02"] }), ..good.clone() },
+            Provenance { interrupted: true, ..good.clone() },
+            Provenance { failures: vec!["03 cannot run".into()], ..good.clone() },
+        ];
+        for provenance in lacks {
+            save(&provenance);
+            assert!(!is_whole(), "{provenance:?}");
+        }
+        save(&good);
+        fs::remove_file(folder.path().join("stalls.csv")).unwrap();
+        assert!(!is_whole(), "its rows are gone");
     }
 }

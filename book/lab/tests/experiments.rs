@@ -152,7 +152,7 @@ fn a_staircase_counts_what_the_link_carries() {
 #[test]
 fn a_second_start_goes_on_where_the_first_was_stopped() {
     let folder = tempfile::tempdir().expect("a folder");
-    let partial = folder.path().join("backlog.partial.jsonl");
+    let partial = folder.path().join("backlog-smoke.partial.jsonl");
     let mut first = Running::start(&folder);
     let start = Instant::now();
     while !fs::read_to_string(&partial).is_ok_and(|text| text.lines().count() >= 2) {
