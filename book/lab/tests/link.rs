@@ -320,7 +320,12 @@ impl Running {
 
     /// How it ended, and what it said.
     fn assert_nothing_is_left(mut self) -> Result<(Option<i32>, String), Trouble> {
-        let status = self.lab.wait().expect("waitpid");
+        let mut status = None;
+        wait_for("the lab ends", || {
+            status = self.lab.try_wait().expect("waitpid");
+            status.is_some()
+        });
+        let code = status.and_then(|it| it.code());
         wait_for("all processes end", || {
             self.descendants.iter().all(|pid| command_line(pid.cast_unsigned()).is_empty())
         });
@@ -336,7 +341,7 @@ impl Running {
         demand(inside.is_empty(), || format!("still in the namespaces: {inside:?}"))?;
         let after = devices();
         demand(after == self.devices, || format!("devices: {after}, before: {}", self.devices))?;
-        Ok((status.code(), said))
+        Ok((code, said))
     }
 }
 
