@@ -82,7 +82,7 @@ impl Experiment for Memory {
     }
 
     fn prediction(&self) -> &'static str {
-        "Below 300 bytes in 04 and 05, a place in a table; fewer in 06, whose buffers belong to those who speak."
+        "10,000 cost below 300 bytes each in 04 and 05, a place in a table; in 06, which lends its buffers, fewer."
     }
 
     fn servers(&self) -> Vec<Column> {

@@ -123,7 +123,7 @@ impl Experiment for Patience {
             &tasks,
             at_once,
             |job| {
-                let run = drive::on_loopback(job, bench.screen, bench.stop)?;
+                let run = drive::on_quiet_loopback(job, bench)?;
                 bench.screen.say(&format!("  {}/s: {}", job.crowd.rates[0], run.sentence()));
                 Ok(run)
             },

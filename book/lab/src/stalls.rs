@@ -66,7 +66,7 @@ impl Experiment for Stalls {
             &tasks,
             at_once,
             |job| {
-                let run = drive::on_loopback(job, bench.screen, bench.stop)?;
+                let run = drive::on_quiet_loopback(job, bench)?;
                 bench.screen.say(&format!("  {} %: {}", job.crowd.stall_percent, run.sentence()));
                 Ok(run)
             },
