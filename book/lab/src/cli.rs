@@ -27,7 +27,7 @@ enum Command {
     /// Name the experiments, what they ask, and what is expected
     List,
     /// Run all experiments that this machine can run, without those whose record is whole already
-    All(AllArguments),
+    All(LongArguments),
     /// Drive the servers with clients of which some stall
     Race(RaceArguments),
     /// Compare the CPU time of an answer in 04, 05 and 06, and 05 and 06 with more reactors
@@ -47,9 +47,9 @@ enum Command {
     /// Resolve the server's name for each request, and once, with a slow resolver
     Names(ShortArguments),
     /// Let links that carry more and less show where 04 bends, and what a request costs in packets
-    Knee(ShortArguments),
+    Knee(LongArguments),
     /// Try more cores, a better radio and a cable with 04 and 05
-    Levers(ShortArguments),
+    Levers(LongArguments),
     /// Count the system calls of an answer, of every chapter, as a record
     Syscalls(ShortArguments),
     /// Count the system calls that an answer takes, one client at a time and many at once
@@ -80,8 +80,8 @@ struct RaceArguments {
 }
 
 #[derive(Debug, Args)]
-struct AllArguments {
-    /// Take the long form of those that have one: 23,500 requests a run
+struct LongArguments {
+    /// Take the long form: the blog's whole staircase, and three seeds
     #[arg(long, conflicts_with = "smoke")]
     full: bool,
     /// Take little of everything: whether it works, not how well
@@ -136,8 +136,8 @@ pub fn main() -> ExitCode {
         Command::Backlog(arguments) => short("backlog", arguments),
         Command::Memory(arguments) => short("memory", arguments),
         Command::Names(arguments) => short("names", arguments),
-        Command::Knee(arguments) => short("knee", arguments),
-        Command::Levers(arguments) => short("levers", arguments),
+        Command::Knee(arguments) => long("knee", arguments),
+        Command::Levers(arguments) => long("levers", arguments),
         Command::Syscalls(arguments) => short("syscalls", arguments),
         Command::Trace(arguments) => trace::command(arguments),
         Command::Link(arguments) => link::command::command(arguments),
@@ -224,7 +224,7 @@ fn form(full: bool, smoke: bool) -> Form {
     }
 }
 
-fn all(arguments: &AllArguments) -> Result<ExitCode> {
+fn all(arguments: &LongArguments) -> Result<ExitCode> {
     // Before there is a second thread. Where it does not work, those that need it say so.
     let _ = link::prepare();
     let form = form(arguments.full, arguments.smoke);
@@ -249,17 +249,24 @@ fn all(arguments: &AllArguments) -> Result<ExitCode> {
     Ok(tour::take(EXPERIMENTS, conduct).say())
 }
 
-/// An experiment of which nothing is chosen but its length.
 fn short(name: &str, arguments: &ShortArguments) -> Result<ExitCode> {
+    one(name, form(false, arguments.smoke), arguments.fresh, &arguments.folders)
+}
+
+fn long(name: &str, arguments: &LongArguments) -> Result<ExitCode> {
+    one(name, form(arguments.full, arguments.smoke), arguments.fresh, &arguments.folders)
+}
+
+/// An experiment of which nothing is chosen but its length.
+fn one(name: &str, form: Form, fresh: bool, folders: &Folders) -> Result<ExitCode> {
     let experiment = experiment::find(name)?;
     if experiment.namespaces() != Namespaces::None {
         // Before there is a second thread. Where it does not work, the experiment says what it lacks.
         let _ = link::prepare();
     }
-    let scale = experiment.scale(form(false, arguments.smoke));
+    let scale = experiment.scale(form);
     let servers = experiment.servers();
-    let session = Session::open(&servers, &arguments.folders, || {})?;
-    let wish =
-        Wish { experiment, servers: &servers, scale: &scale, fresh: arguments.fresh, skip: false };
+    let session = Session::open(&servers, folders, || {})?;
+    let wish = Wish { experiment, servers: &servers, scale: &scale, fresh, skip: false };
     Ok(session.conduct(&wish)?.say())
 }

@@ -14,7 +14,7 @@ use crate::{
         air::{Air, Fate},
     },
     pool::{self, Task},
-    race::scoreboard::{ms, thousands},
+    race::scoreboard::{CLIMBED_PERCENT, ms, thousands},
     records::{Record, Table, round},
     servers::{named, short},
     staircase::over::{self, Crossing},
@@ -47,9 +47,6 @@ const PACKETS_KEPT: f64 = 3.0;
 /// The steps, as parts of the rate that is expected. The first counts the packets.
 const PARTS: [f64; 9] = [0.2, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.1, 1.2];
 const PARTS_SMOKE: [f64; 3] = [0.2, 0.6, 1.5];
-
-/// A step is climbed if so many of a hundred are answered.
-pub const CLIMBED_PERCENT: f64 = 99.0;
 
 /// `cargo lab knee`
 pub struct Knee;

@@ -4,8 +4,9 @@
 use crate::{
     drive::Crowd,
     experiment::{Bench, Experiment, Form, Namespaces, Outcome, Scale},
-    knee::{CLIMBED_PERCENT, Climb, about, board, climb, seeds},
+    knee::{Climb, about, board, climb, seeds},
     link::Profile,
+    race::scoreboard::CLIMBED_PERCENT,
     records::Table,
     servers::named,
 };

@@ -10,6 +10,9 @@ use contract::verdicts::Column;
 use std::fmt::Write;
 use stress::StallKind;
 
+/// Across a link that loses packets, a step is climbed if so many of a hundred are answered.
+pub const CLIMBED_PERCENT: f64 = 99.0;
+
 /// One staircase of one server, added up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
@@ -19,6 +22,9 @@ pub struct Tally {
     pub correct: u64,
     /// The highest rate at which everybody was answered right, at all lower ones too.
     pub sustained_qps: Option<f64>,
+    /// The same with at least [`CLIMBED_PERCENT`] answered right: where the air loses packets, now and then
+    /// a client is lost with them at any rate.
+    pub climbed_qps: Option<f64>,
     /// The first rate at which at most half were answered right.
     pub knee_qps: Option<f64>,
     /// The first rate at which anybody was not answered right, unless that may be the load generator's
@@ -45,6 +51,7 @@ impl Tally {
         let mut rows: Vec<&Record> = records.iter().filter(mine).collect();
         rows.sort_by(|one, other| one.target_qps.total_cmp(&other.target_qps));
         let good = rows.iter().take_while(|row| row.correct == row.scheduled);
+        let climbed = rows.iter().take_while(|row| row.success_percent() >= CLIMBED_PERCENT);
         let fallen = rows.iter().find(|row| 2 * row.correct <= row.scheduled);
         let failed = rows.iter().find(|row| {
             // A late generator loses a few; it does not explain more than one in ten.
@@ -55,6 +62,7 @@ impl Tally {
             scheduled: rows.iter().map(|row| row.scheduled).sum(),
             correct: rows.iter().map(|row| row.correct).sum(),
             sustained_qps: good.last().map(|row| row.target_qps),
+            climbed_qps: climbed.last().map(|row| row.target_qps),
             knee_qps: fallen.map(|row| row.target_qps),
             first_failure_qps: failed.map(|row| row.target_qps),
             first: (*rows.first()?).clone(),

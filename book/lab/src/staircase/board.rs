@@ -104,7 +104,7 @@ pub fn board(servers: &[Column], records: &[Record], scale: &Scale) -> String {
 }
 
 const DEFINITIONS: &str = "
-sustained  the highest step with 100 % answered right, and all steps below it too
+sustained  the highest step with at least 99 % answered right, and all steps below it too; the blog's: 100 %
 knee       the first step with at most 50 % answered right
 answered   of what was scheduled; of several runs the middle one, and the least and the most
 p50        at the first step
@@ -133,7 +133,7 @@ fn line(server: &Column, runs: &[Vec<Record>], kind: &str, theirs: Option<&Blog>
     };
     let mut text = format!(
         "  {name:<16} {:>9} {:>9} {answered:>16} {:>9}  |",
-        rates(|it| Some(it.sustained_qps.unwrap_or(0.0))),
+        rates(|it| Some(it.climbed_qps.unwrap_or(0.0))),
         rates(|it| it.knee_qps),
         p50.map_or_else(|| "–".into(), |it| ms(it.middle)),
     );
