@@ -31,10 +31,16 @@ struct Wrong {
     misconception: String,
     row: &'static Row,
     symptom: String,
+    /// Whether what it breaks besides depends on how long the clients before took.
+    timing_decides: bool,
 }
 
 /// What the rows found of a server, in the order of the table. `None`: nothing.
 type Column = [Option<Verdict>; TABLE.len()];
+
+/// The line of a header that says of a server whose mistake is one of time: how fast this machine is
+/// today decides which other rows it breaks, so that no record can hold them.
+const TIMING_DECIDES: &str = "//! In other rows, timing decides whether it is seen.";
 
 /// Where a run leaves what was seen of each cell, for whoever wonders about one.
 const SEEN: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kill-matrix-seen.txt");
@@ -140,6 +146,7 @@ fn wrong(path: &Path) -> anyhow::Result<Wrong> {
         misconception: misconception.context("line 1 is not its misconception")?.into(),
         row: find(row).with_context(|| format!("the table has no row {row:?}"))?,
         symptom: symptom.into(),
+        timing_decides: text.lines().any(|it| it == TIMING_DECIDES),
         name,
     })
 }
@@ -218,17 +225,15 @@ fn matrix(bank: &[Wrong], columns: &[Column]) -> String {
     for (at, row) in TABLE.iter().enumerate() {
         let _ = write!(text, "{:width$} ", row.name);
         for (wrong, column) in bank.iter().zip(columns) {
+            let named = wrong.row.name == row.name;
             let cell = match column[at] {
                 None => "?".into(),
+                Some(_) if wrong.timing_decides && !named => "~".into(),
                 Some(Verdict::Holds) => ".".into(),
                 Some(Verdict::Fails(symptom)) => {
                     used.push(symptom);
                     let letter = letter(symptom);
-                    if wrong.row.name == row.name {
-                        letter.to_uppercase().to_string()
-                    } else {
-                        letter.into()
-                    }
+                    if named { letter.to_uppercase().to_string() } else { letter.into() }
                 }
             };
             let _ = write!(text, "{cell:>3}");
@@ -236,6 +241,7 @@ fn matrix(bank: &[Wrong], columns: &[Column]) -> String {
         text.push('\n');
     }
     text.push_str("\n. the promise is kept; a capital is the cell that the server names\n");
+    text.push_str("~ timing decides, as the server says\n");
     used.sort_by_key(|&it| letter(it));
     used.dedup();
     for symptom in used {

@@ -67,6 +67,12 @@ fn the_readme_shows_the_table() {
     fresh(&root().join("README.md"), |text| with_matrix(text, &both(&TABLE)));
 }
 
+#[test]
+fn the_readme_shows_what_ch03_prints() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    none(unlike_its_run(&text, &TABLE, "ch03"));
+}
+
 /// Holds the file at `path` to what `write` makes of it, or with UPDATE writes it.
 fn fresh(path: &Path, write: impl Fn(&str) -> Result<String, String>) {
     let text = fs::read_to_string(path).expect("text");
@@ -246,6 +252,36 @@ fn with_matrix(text: &str, matrix: &str) -> Result<String, String> {
     Ok(format!("{before}{open}\n\n{matrix}\n{close}{after}"))
 }
 
+/// What the sample of a chapter's run in `text` says of the table, and the table does not.
+fn unlike_its_run(text: &str, table: &[Row], column: &str) -> Vec<String> {
+    let sample = text
+        .split_once(&format!("<!-- {column}-output -->"))
+        .and_then(|it| it.1.split_once(&format!("<!-- /{column}-output -->")));
+    let Some((sample, _)) = sample else {
+        return vec![format!("there is no sample between the marks of {column}-output")];
+    };
+    let broken = table.iter().filter(|it| fails(it, column)).count();
+    let held = table.len() - broken;
+    let row = |it: &Row| {
+        let label = if fails(it, column) { "[fails here]" } else { "[holds]" };
+        format!("test {label:12} {:40} ... ok", it.name)
+    };
+    let can_be_printed: BTreeSet<String> = table.iter().map(row).collect();
+    let needed = [
+        format!("running {} tests", table.len()),
+        format!("{column}: {held} promises held, {broken} broken as declared"),
+    ];
+    let missing = needed
+        .iter()
+        .filter(|line| !sample.lines().any(|it| it == *line))
+        .map(|line| format!("the sample of {column} lacks the line: {line}"));
+    let foreign = sample
+        .lines()
+        .filter(|it| it.starts_with("test ") && !can_be_printed.contains(*it))
+        .map(|line| format!("{column} never prints: {line}"));
+    missing.chain(foreign).collect()
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -309,6 +345,26 @@ mod checks {
         assert_eq!(names(manifest, "[[bin]]"), ["b"]);
         let chapters = chapters();
         assert!(chapters.iter().all(|it| !it.programs.is_empty()), "a chapter without a program");
+    }
+
+    #[test]
+    fn a_sample_of_yesterday_is_told() {
+        let rows: String = TABLE.iter().take(2).fold(String::new(), |text, it| {
+            text + &format!("test [holds]      {:40} ... ok\n", it.name)
+        });
+        let sample = |count: usize, rest: &str| {
+            format!(
+                "<!-- ch04-output -->\nrunning {count} tests\n{rows}{rest}\n<!-- /ch04-output -->"
+            )
+        };
+        let last = "ch04: 18 promises held, 3 broken as declared";
+        let of = |text: &str| unlike_its_run(text, &TABLE, "ch04");
+        assert_eq!(of(&sample(TABLE.len(), last)), [""; 0]);
+        assert_eq!(of(&sample(TABLE.len() - 1, last)).len(), 1);
+        assert_eq!(of(&sample(TABLE.len(), "")).len(), 1);
+        let foreign = format!("test [holds]      {:40} ... ok\n{last}", "every_core_serves");
+        assert_eq!(of(&sample(TABLE.len(), &foreign)).len(), 1);
+        assert_eq!(of("").len(), 1);
     }
 
     #[test]

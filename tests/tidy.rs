@@ -62,6 +62,7 @@ const STEPS: &[Step] = &[
     Step { from: LOOPS[2], to: "chapters/03-epoll-blocking/src/bin/one_recv.rs", changes_max: 45 },
     Step { from: LOOPS[3], to: "chapters/04-epoll-nonblocking/src/bin/mio.rs", changes_max: 150 },
     Step { from: LOOPS[3], to: "chapters/04-epoll-nonblocking/src/bin/polling.rs", changes_max: 150 },
+    Step { from: LOOPS[5], to: "chapters/06-io-uring/src/bin/crate.rs", changes_max: 35 },
 ];
 
 /// The files that the chapters 01 to 06 are about. From 05 to 06 the waiting is turned round: no budget.

@@ -2,6 +2,7 @@
 //!
 //! The kernel gives the lowest free number to the next client. The timer of one that has long had
 //! its answer then ends another's time: whoever has the number by now.
+//! In other rows, timing decides whether it is seen.
 //!
 //! Killed by: a_reused_descriptor_is_a_new_client (does not answer)
 
