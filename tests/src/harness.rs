@@ -19,6 +19,7 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
+use crate::exercise::{self, Asked};
 use crate::probes::{self, Observation, Trouble};
 use crate::verdicts::{self, Row, TABLE, Verdict};
 
@@ -68,6 +69,45 @@ pub fn beside(servers: &[(&'static str, &str)]) -> ExitCode {
         Trial::ignorable_test(name, move || column(name, &exe)).with_kind("all rows")
     });
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// The `main` of an exercise's `tests/contract.rs`: holds `exe` to the rows that `text`, its
+/// `exercise.toml`, asks about, as they are when it is solved. Red until then.
+///
+/// `EXPECT=starter` holds it to what was handed out instead, and `SERVER` is as in [`hold`].
+pub fn exercise(name: &'static str, text: &str, exe: &str) -> ExitCode {
+    let exe = match replacement(exe) {
+        Ok(exe) => exe,
+        Err(problem) => {
+            eprintln!("{problem}");
+            return ExitCode::from(2);
+        }
+    };
+    let asked = match exercise::asked(text) {
+        Ok(asked) => asked,
+        Err(problem) => {
+            eprintln!("{name}: exercise.toml: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    let to_starter = env::var("EXPECT").is_ok_and(|it| it == "starter");
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(ROWS_AT_ONCE);
+    let trials = asked.into_iter().map(|Asked { row, starter, solution }| {
+        let (declared, whose) = if to_starter { (starter, "starter") } else { (solution, "solution") };
+        let declaration = format!("the {whose} of {name} {declared}, says exercise.toml");
+        let exe = exe.clone();
+        let run = move || told(judge_cell(declared, &declaration, probes::run(row.name, &exe))).1;
+        Trial::ignorable_test(row.name, run).with_kind(match declared {
+            Verdict::Holds => "holds",
+            Verdict::Fails(_) => "fails here",
+        })
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    if conclusion.has_failed() && !to_starter {
+        println!("{name}: {} to go. Next: cargo course hint {name}", conclusion.num_failed);
+    }
+    conclusion.exit_code()
 }
 
 /// Every row of one column.
@@ -124,19 +164,23 @@ fn trial(row: &'static Row, column: &'static str, exe: PathBuf, findings: &Findi
         Some(Verdict::Fails(_)) => "fails here",
     };
     let run = move || {
-        let judged = judge(row, column, probes::run(row.name, &exe));
-        let (finding, result) = match judged {
-            Judged::AsDeclared(observation) => (Ok(observation), Ok(Completion::Completed)),
-            Judged::Wrong(why) => (Err(why.clone()), Err(Failed::from(why))),
-            Judged::Needs(what) => {
-                let needs = format!("NEEDS {what}");
-                (Err(needs.clone()), Ok(Completion::ignored_with(needs)))
-            }
-        };
+        let (finding, result) = told(judge(row, column, probes::run(row.name, &exe)));
         findings.lock().unwrap_or_else(PoisonError::into_inner).push((row, finding));
         result
     };
     Trial::ignorable_test(row.name, run).with_kind(kind)
+}
+
+/// What is kept of a judgement for the report, and what libtest is told.
+fn told(judged: Judged) -> (Result<Observation, String>, Result<Completion, Failed>) {
+    match judged {
+        Judged::AsDeclared(observation) => (Ok(observation), Ok(Completion::Completed)),
+        Judged::Wrong(why) => (Err(why.clone()), Err(Failed::from(why))),
+        Judged::Needs(what) => {
+            let needs = format!("NEEDS {what}");
+            (Err(needs.clone()), Ok(Completion::ignored_with(needs)))
+        }
+    }
 }
 
 /// What an outcome means for a cell.
@@ -147,6 +191,14 @@ enum Judged {
 }
 
 fn judge(row: &Row, column: &str, outcome: probes::Outcome) -> Judged {
+    match row.cell(column) {
+        Some(declared) => judge_cell(declared, &format!("{column} {declared}, says the table"), outcome),
+        None => Judged::Wrong(format!("the table has no column {column:?}")),
+    }
+}
+
+/// The same for a cell that stands elsewhere; `declaration` says in a clause what it is and where.
+fn judge_cell(declared: Verdict, declaration: &str, outcome: probes::Outcome) -> Judged {
     let observation = match outcome {
         Ok(observation) => observation,
         Err(Trouble::Needs(what)) => return Judged::Needs(what),
@@ -154,19 +206,15 @@ fn judge(row: &Row, column: &str, outcome: probes::Outcome) -> Judged {
             return Judged::Wrong(format!("could not be tried: {error:#}"));
         }
     };
-    let Some(declared) = row.cell(column) else {
-        return Judged::Wrong(format!("the table has no column {column:?}"));
-    };
     if observation.verdict == declared {
         return Judged::AsDeclared(observation);
     }
     let Observation { verdict, seen } = observation;
     Judged::Wrong(match (declared, verdict) {
         (Verdict::Fails(_), Verdict::Holds) => format!(
-            "{column} {declared}, says the table, and it held: it no longer shows what it is there \
-             to show. {seen}"
+            "{declaration}, and it held: it no longer shows what it is there to show. {seen}"
         ),
-        _ => format!("{column} {declared}, says the table, and it {verdict}. {seen}"),
+        _ => format!("{declaration}, and it {verdict}. {seen}"),
     })
 }
 
