@@ -68,7 +68,8 @@ fn one(line: &str) -> Result<Asked, String> {
         .ok_or("is not of the shape `promise = [\"the starter\", \"the solution\"]`")?;
     let row = verdicts::find(name).ok_or(format!("the table has no row {name:?}"))?;
     let verdict = |words: &str| {
-        Verdict::in_words(words).ok_or(format!("{words:?} is no verdict: see tests/src/verdicts.rs"))
+        Verdict::in_words(words)
+            .ok_or(format!("{words:?} is no verdict: see tests/src/verdicts.rs"))
     };
     Ok(Asked { row, starter: verdict(cells.0)?, solution: verdict(cells.1)? })
 }

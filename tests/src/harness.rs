@@ -94,7 +94,8 @@ pub fn exercise(name: &'static str, text: &str, exe: &str) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(ROWS_AT_ONCE);
     let trials = asked.into_iter().map(|Asked { row, starter, solution }| {
-        let (declared, whose) = if to_starter { (starter, "starter") } else { (solution, "solution") };
+        let (declared, whose) =
+            if to_starter { (starter, "starter") } else { (solution, "solution") };
         let declaration = format!("the {whose} of {name} {declared}, says exercise.toml");
         let exe = exe.clone();
         let run = move || told(judge_cell(declared, &declaration, probes::run(row.name, &exe))).1;
@@ -192,7 +193,9 @@ enum Judged {
 
 fn judge(row: &Row, column: &str, outcome: probes::Outcome) -> Judged {
     match row.cell(column) {
-        Some(declared) => judge_cell(declared, &format!("{column} {declared}, says the table"), outcome),
+        Some(declared) => {
+            judge_cell(declared, &format!("{column} {declared}, says the table"), outcome)
+        }
         None => Judged::Wrong(format!("the table has no column {column:?}")),
     }
 }

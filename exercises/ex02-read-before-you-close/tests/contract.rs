@@ -3,5 +3,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    contract::harness::exercise("ex02", include_str!("../exercise.toml"), env!("CARGO_BIN_EXE_ex02"))
+    contract::harness::exercise(
+        "ex02",
+        include_str!("../exercise.toml"),
+        env!("CARGO_BIN_EXE_ex02"),
+    )
 }

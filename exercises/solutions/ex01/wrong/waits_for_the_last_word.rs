@@ -4,6 +4,7 @@
 //! has nothing more to say and is in no hurry to close.
 //!
 //! Killed by: answers_odd_even_invalid (does not answer)
+//! In other rows, timing decides whether it is seen.
 //! Hint: Your first client is answered, the second is not. What do you still wait for after the answer?
 
 mod common;

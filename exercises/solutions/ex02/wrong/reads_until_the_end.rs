@@ -4,6 +4,7 @@
 //! hurry, and everybody else waits for it.
 //!
 //! Killed by: answers_odd_even_invalid (does not answer)
+//! In other rows, timing decides whether it is seen.
 //! Hint: You read until recv returns 0. Who decides when that is, and who waits until then?
 
 mod common;

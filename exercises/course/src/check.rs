@@ -1,0 +1,363 @@
+//! `cargo course check`: one exercise, one verdict, and why.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+
+use crate::confine::Limits;
+use crate::doctor;
+use crate::exercise::{Ask, Exercise, Kind};
+use crate::home::Home;
+use crate::judge::{self, Found, Question};
+use crate::say::{self, line, wrapped};
+use crate::scratch::{self, Built, Program};
+use crate::state::State;
+use crate::verdict::Verdict;
+
+/// What a check found.
+#[derive(Debug)]
+pub struct Checked {
+    /// In one word.
+    pub verdict: Verdict,
+    /// The rows that are not as the solution's.
+    pub wrong: Vec<Found>,
+}
+
+/// Checks an exercise, says what was found, and keeps it on record.
+///
+/// # Errors
+///
+/// When it could not be found out.
+pub fn check(home: &Home, exercise: &Exercise) -> anyhow::Result<Checked> {
+    let mut state = State::read(home)?;
+    state.set_current(&exercise.id);
+    line(format_args!("{}: {}", exercise.id, exercise.title));
+    let checked = judged(home, exercise)?;
+    let cells: Vec<(String, String)> =
+        checked.wrong.iter().map(|it| (it.name.clone(), it.words.clone())).collect();
+    state.checked(&exercise.id, checked.verdict, &cells);
+    state.save()?;
+    line("");
+    line(next(home, exercise, &checked, &state)?);
+    Ok(checked)
+}
+
+fn judged(home: &Home, exercise: &Exercise) -> anyhow::Result<Checked> {
+    let only = |verdict| Checked { verdict, wrong: Vec::new() };
+    if let Some(lack) = lack(exercise) {
+        line(format_args!("\n{}: {lack}", Verdict::NeedsLinux));
+        return Ok(only(Verdict::NeedsLinux));
+    }
+    let main = exercise.main();
+    let text = fs::read_to_string(&main).with_context(|| home.shown(&main))?;
+    if let Some(hole) = hole(&text) {
+        line(format_args!("\n{}: there is a todo!() to fill", Verdict::NotStarted));
+        line(format_args!("  {}:{hole}", home.shown(&main)));
+        return Ok(only(Verdict::NotStarted));
+    }
+    let mut programs = servers(home, exercise)?;
+    programs.push(overlay(exercise, &exercise.id, main));
+    let crate_name = format!("check-{}", exercise.id);
+    let building = || scratch::build(home, &crate_name, &programs);
+    let what = format!("compiling {}", exercise.id);
+    let built = say::while_waiting(&what, Limits::BUILD.wall, building)?;
+    if let Some(why) = built.refused.get(&exercise.id) {
+        line(format_args!("\n{}\n\n{}", Verdict::DoesNotCompile, why.trim_end()));
+        return Ok(only(Verdict::DoesNotCompile));
+    }
+    let exe = built.program(&exercise.id)?.to_owned();
+    let questions = questions(home, exercise, &built)?;
+    let solution = |name: &str| exercise.asks.iter().find(|it| it.name == name);
+    let is_right = |it: &Found| solution(&it.name).is_some_and(|ask| ask.solution == it.words);
+    let asking = || {
+        judge::ask_confined(&exe, &questions, &exercise.folder, |found| {
+            line(format_args!("  {}", cell(found, is_right(found))));
+        })
+    };
+    let found = say::while_waiting("asking", Limits::SERVER.wall, asking)?;
+    if let Some(needs) = found.iter().find_map(|it| it.needs.as_deref()) {
+        line(format_args!("\n{}\n{}", Verdict::NeedsLinux, wrapped(needs, "  ")));
+        return Ok(only(Verdict::NeedsLinux));
+    }
+    let wrong: Vec<Found> = found.into_iter().filter(|it| !is_right(it)).collect();
+    if exercise.is_untouched() {
+        line(format_args!(
+            "\n{}: {} is as it was handed out. As it stands it gets {}:",
+            Verdict::NotStarted,
+            home.shown(&exercise.main()),
+            Verdict::of_all(&wrong)
+        ));
+        tell(exercise, &wrong);
+        return Ok(Checked { verdict: Verdict::NotStarted, wrong });
+    }
+    let wrong_again = again(&exe, &questions, exercise, &wrong)?;
+    let verdict = match (wrong.is_empty(), wrong_again.is_empty()) {
+        (true, _) => Verdict::Pass,
+        (false, true) => Verdict::Flaky,
+        (false, false) => Verdict::of_all(&wrong_again),
+    };
+    line(format_args!("\n{verdict}"));
+    match verdict {
+        Verdict::Flaky => {
+            line(wrapped(
+                "What failed at first held when it was asked once more, alone: the program depends on \
+                 who comes first, or this machine is very busy.",
+                "  ",
+            ));
+            tell(exercise, &wrong);
+        }
+        _ => tell(exercise, &wrong_again),
+    }
+    Ok(Checked { verdict, wrong: if verdict == Verdict::Flaky { wrong } else { wrong_again } })
+}
+
+/// Asks what was wrong once more: what is wrong again.
+fn again(
+    exe: &std::path::Path,
+    questions: &[Question],
+    exercise: &Exercise,
+    wrong: &[Found],
+) -> anyhow::Result<Vec<Found>> {
+    let once_more: Vec<Question> = questions
+        .iter()
+        .filter(|it| wrong.iter().any(|found| found.name == it.name()))
+        .cloned()
+        .collect();
+    if once_more.is_empty() {
+        return Ok(Vec::new());
+    }
+    line(format_args!("  … {} once more, to be sure", plural(once_more.len(), "row")));
+    let asking = || judge::ask_confined(exe, &once_more, &exercise.folder, |_| {});
+    let found = say::while_waiting("asking again", Limits::SERVER.wall, asking)?;
+    let is_wrong = |it: &Found| {
+        exercise.asks.iter().any(|ask| ask.name == it.name && ask.solution != it.words)
+    };
+    Ok(found.into_iter().filter(is_wrong).collect())
+}
+
+/// Tells what was seen of the rows that are wrong: the first at length, as far as it is a stall, the
+/// others by name.
+fn tell(exercise: &Exercise, wrong: &[Found]) {
+    let verdict = Verdict::of_all(wrong);
+    let is_first = |it: &&Found| Verdict::of(it) == verdict;
+    // Of those that have a sentence, the row that the exercise is about.
+    let target =
+        |it: &&Found| exercise.asks.iter().any(|ask| ask.name == it.name && ask.is_target());
+    let first = wrong.iter().filter(is_first).find(target).or(wrong.iter().find(is_first));
+    let Some(first) = first else { return };
+    line(wrapped(&format!("{}: {}. {}", first.name, first.words, first.seen), "  "));
+    let others: Vec<&str> =
+        wrong.iter().filter(|it| it.name != first.name).map(|it| it.name.as_str()).collect();
+    if !others.is_empty() {
+        line(wrapped(&format!("Not as they are to be either: {}.", others.join(", ")), "  "));
+    }
+}
+
+/// One line of the list: `holds  half_a_line_stalls_nobody`.
+fn cell(found: &Found, is_right: bool) -> String {
+    let Found { name, words, needs, .. } = found;
+    match (needs, is_right) {
+        (Some(_), _) => format!("[not asked]  {name}"),
+        (None, true) => format!("[as it is to be]  {name}: {words}"),
+        (None, false) => format!("[NOT YET]         {name}: {words}"),
+    }
+}
+
+/// What to do next.
+fn next(
+    home: &Home,
+    exercise: &Exercise,
+    checked: &Checked,
+    state: &State,
+) -> anyhow::Result<String> {
+    let id = &exercise.id;
+    let main = home.shown(&exercise.main());
+    Ok(match checked.verdict {
+        Verdict::Pass => {
+            let why = format!("Why it is so: cargo course solution {id}");
+            match home.exercises()?.iter().find(|it| !state.has_passed(&it.id)) {
+                Some(other) => format!("{why}\nNext: cargo course start {}", other.id),
+                None => format!("{why}\nThat was the last one. Next: cargo course progress"),
+            }
+        }
+        Verdict::NotStarted => {
+            let readme = home.shown(&exercise.folder.join("README.md"));
+            format!("Next: read {readme}, edit {main}, cargo course check {id}")
+        }
+        Verdict::DoesNotCompile => format!("Next: mend {main}, cargo course check {id}"),
+        Verdict::NeedsLinux => "Next: cargo course doctor".into(),
+        Verdict::Flaky => format!("Next: cargo course check {id}, when nothing else runs"),
+        Verdict::Stall | Verdict::WrongAnswer | Verdict::Crash => {
+            format!("Next: edit {main}, cargo course check {id}. Stuck? cargo course hint {id}")
+        }
+    })
+}
+
+/// What this machine lacks for the exercise, in a sentence.
+pub fn lack(exercise: &Exercise) -> Option<String> {
+    let wants_ring = exercise.needs.iter().any(|it| it == "io_uring");
+    wants_ring.then(doctor::ring).and_then(|it| it.err()).map(|it| format!("{it:#}"))
+}
+
+/// The line of the first `todo!` outside of comments.
+///
+/// Simplified: one in a string counts, too.
+fn hole(text: &str) -> Option<usize> {
+    let is_hole = |line: &str| line.split("//").next().is_some_and(|it| it.contains("todo!("));
+    text.lines().position(is_hole).map(|it| it + 1)
+}
+
+/// `main` in the place of the exercise's `src/main.rs`.
+pub fn overlay(exercise: &Exercise, name: &str, main: PathBuf) -> Program {
+    Program {
+        name: name.into(),
+        main,
+        beside: Some(exercise.folder.join("src")),
+        manifest: exercise.folder.join("Cargo.toml"),
+    }
+}
+
+/// The servers that a test of the learner's has to meet, as programs to build.
+///
+/// # Errors
+///
+/// When the repository has no server of that name.
+pub fn servers(home: &Home, exercise: &Exercise) -> anyhow::Result<Vec<Program>> {
+    if exercise.kind != Kind::Test {
+        return Ok(Vec::new());
+    }
+    exercise.asks.iter().map(|it| server(home, &it.name)).collect()
+}
+
+fn server(home: &Home, name: &str) -> anyhow::Result<Program> {
+    if let Some(wrong) = name.strip_prefix("wrong-") {
+        let main = home.path("tests/wrong").join(wrong.replace('-', "_")).with_extension("rs");
+        if !main.is_file() {
+            bail!("there is no wrong server {name}: {} is not there", home.shown(&main));
+        }
+        let manifest = home.path("tests/Cargo.toml");
+        return Ok(Program { name: name.into(), main, beside: None, manifest });
+    }
+    let number = name.strip_prefix("ch").with_context(|| format!("{name} is no server"))?;
+    let chapters = fs::read_dir(home.path("chapters")).context("chapters")?;
+    let folder = chapters
+        .flatten()
+        .find(|it| it.file_name().to_string_lossy().starts_with(&format!("{number}-")))
+        .with_context(|| format!("there is no chapter {number}"))?;
+    Ok(Program {
+        name: name.into(),
+        main: folder.path().join("src/main.rs"),
+        beside: Some(folder.path().join("src")),
+        manifest: folder.path().join("Cargo.toml"),
+    })
+}
+
+/// What a program of the exercise is asked.
+///
+/// # Errors
+///
+/// When a server that a test has to meet was not built.
+pub fn questions(
+    _home: &Home,
+    exercise: &Exercise,
+    built: &Built,
+) -> anyhow::Result<Vec<Question>> {
+    let question = |ask: &Ask| match exercise.kind {
+        Kind::Test => {
+            let exe = built.program(&ask.name)?.to_owned();
+            Ok(Question::Server { name: ask.name.clone(), exe })
+        }
+        Kind::Mend | Kind::Hole => Ok(Question::Row(ask.name.clone())),
+    };
+    exercise.asks.iter().map(question).collect()
+}
+
+/// `3 rows`.
+fn plural(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What does not agree in the files of an exercise, in sentences.
+pub fn disagreements(home: &Home, exercise: &Exercise) -> Vec<String> {
+    let Exercise { id, title, minutes, folder, .. } = exercise;
+    let number = id.trim_start_matches("ex");
+    let mut problems = Vec::new();
+    let mut demand = |is_so: bool, what: String| {
+        if !is_so {
+            problems.push(format!("{id}: {what}"));
+        }
+    };
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+    let is_number = number.len() == 2 && number.parse::<u8>().is_ok();
+    demand(is_number, "the id is not as ex03".into());
+    let named = exercise.folder_name().starts_with(&format!("{id}-"));
+    demand(named, format!("the folder {} does not begin with {id}-", exercise.folder_name()));
+    demand(
+        exercise.is_untouched() && exercise.starter().is_file(),
+        format!(
+            "{} is not the pristine copy {}: an attempt must not be committed; where the starter has changed, copy it",
+            home.shown(&exercise.main()),
+            home.shown(&exercise.starter())
+        ),
+    );
+    for name in ["main.rs", "WHY.md"] {
+        let path = exercise.solutions.join(name);
+        demand(path.is_file(), format!("{} is not there", home.shown(&path)));
+    }
+    let readme = read("README.md");
+    let begins = readme
+        .to_lowercase()
+        .starts_with(&format!("# exercise {number}: {}\n", title.to_lowercase()));
+    demand(begins, format!("README.md does not begin with `# Exercise {number}: {title}`"));
+    let parts = [
+        format!("**About** {minutes} minutes"),
+        "**Chapter** [".into(),
+        "**You may edit** ".into(),
+        "\n## The task\n".into(),
+        "\n## Predict first\n".into(),
+        "<details><summary>The answer</summary>".into(),
+        "\n## Done when\n".into(),
+        format!("cargo course check {id}"),
+        format!("cargo course hint {id}"),
+    ];
+    for part in parts {
+        demand(readme.contains(&part), format!("README.md has no `{}`", part.trim()));
+    }
+    for edited in &exercise.edit {
+        demand(
+            readme.contains(&format!("`{edited}`")),
+            format!("README.md does not name `{edited}`"),
+        );
+    }
+    let hints = crate::hint::levels(&read("HINTS.md"));
+    demand(hints.len() == 3, format!("HINTS.md has {} levels (`## 1`), not 3", hints.len()));
+    let starter = fs::read_to_string(exercise.starter()).unwrap_or_default();
+    let has_hole = hole(&starter).is_some();
+    demand(
+        has_hole == (exercise.kind == Kind::Hole),
+        "a starter has a todo!() if and only if its kind is \"hole\"".into(),
+    );
+    for path in [exercise.starter(), exercise.solution()] {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let begins = text.starts_with(&format!("//! Exercise {number}"));
+        demand(
+            begins,
+            format!("{} does not begin with `//! Exercise {number}`", home.shown(&path)),
+        );
+    }
+    let wrong = exercise.wrong().map_or(usize::MAX, |it| it.len());
+    demand(wrong >= 3, format!("it has {wrong} wrong programs, and three are the least"));
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_are_found_outside_of_comments() {
+        assert_eq!(hole("a\n// todo!()\nb\n"), None);
+        assert_eq!(hole("a\n    todo!(\"accept\")\n"), Some(2));
+    }
+}
