@@ -101,8 +101,8 @@ fn judged(home: &Home, exercise: &Exercise) -> anyhow::Result<Checked> {
     match verdict {
         Verdict::Flaky => {
             line(wrapped(
-                "What failed at first held when it was asked once more, alone: the program depends on \
-                 who comes first, or this machine is very busy.",
+                "What failed at first held when it was asked once more: the program depends on who \
+                 comes first, or this machine is very busy.",
                 "  ",
             ));
             tell(exercise, &wrong);
@@ -154,13 +154,13 @@ fn tell(exercise: &Exercise, wrong: &[Found]) {
     }
 }
 
-/// One line of the list: `holds  half_a_line_stalls_nobody`.
+/// One line of the list: `[ok]        half_a_line_stalls_nobody: holds`.
 fn cell(found: &Found, is_right: bool) -> String {
     let Found { name, words, needs, .. } = found;
     match (needs, is_right) {
-        (Some(_), _) => format!("[not asked]  {name}"),
-        (None, true) => format!("[as it is to be]  {name}: {words}"),
-        (None, false) => format!("[NOT YET]         {name}: {words}"),
+        (Some(_), _) => format!("[not asked] {name}"),
+        (None, true) => format!("[ok]        {name}: {words}"),
+        (None, false) => format!("[not yet]   {name}: {words}"),
     }
 }
 
@@ -203,7 +203,7 @@ pub fn lack(exercise: &Exercise) -> Option<String> {
 /// The line of the first `todo!` outside of comments.
 ///
 /// Simplified: one in a string counts, too.
-fn hole(text: &str) -> Option<usize> {
+pub fn hole(text: &str) -> Option<usize> {
     let is_hole = |line: &str| line.split("//").next().is_some_and(|it| it.contains("todo!("));
     text.lines().position(is_hole).map(|it| it + 1)
 }
@@ -276,79 +276,6 @@ pub fn questions(
 /// `3 rows`.
 fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// What does not agree in the files of an exercise, in sentences.
-pub fn disagreements(home: &Home, exercise: &Exercise) -> Vec<String> {
-    let Exercise { id, title, minutes, folder, .. } = exercise;
-    let number = id.trim_start_matches("ex");
-    let mut problems = Vec::new();
-    let mut demand = |is_so: bool, what: String| {
-        if !is_so {
-            problems.push(format!("{id}: {what}"));
-        }
-    };
-    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
-    let is_number = number.len() == 2 && number.parse::<u8>().is_ok();
-    demand(is_number, "the id is not as ex03".into());
-    let named = exercise.folder_name().starts_with(&format!("{id}-"));
-    demand(named, format!("the folder {} does not begin with {id}-", exercise.folder_name()));
-    demand(
-        exercise.is_untouched() && exercise.starter().is_file(),
-        format!(
-            "{} is not the pristine copy {}: an attempt must not be committed; where the starter has changed, copy it",
-            home.shown(&exercise.main()),
-            home.shown(&exercise.starter())
-        ),
-    );
-    for name in ["main.rs", "WHY.md"] {
-        let path = exercise.solutions.join(name);
-        demand(path.is_file(), format!("{} is not there", home.shown(&path)));
-    }
-    let readme = read("README.md");
-    let begins = readme
-        .to_lowercase()
-        .starts_with(&format!("# exercise {number}: {}\n", title.to_lowercase()));
-    demand(begins, format!("README.md does not begin with `# Exercise {number}: {title}`"));
-    let parts = [
-        format!("**About** {minutes} minutes"),
-        "**Chapter** [".into(),
-        "**You may edit** ".into(),
-        "\n## The task\n".into(),
-        "\n## Predict first\n".into(),
-        "<details><summary>The answer</summary>".into(),
-        "\n## Done when\n".into(),
-        format!("cargo course check {id}"),
-        format!("cargo course hint {id}"),
-    ];
-    for part in parts {
-        demand(readme.contains(&part), format!("README.md has no `{}`", part.trim()));
-    }
-    for edited in &exercise.edit {
-        demand(
-            readme.contains(&format!("`{edited}`")),
-            format!("README.md does not name `{edited}`"),
-        );
-    }
-    let hints = crate::hint::levels(&read("HINTS.md"));
-    demand(hints.len() == 3, format!("HINTS.md has {} levels (`## 1`), not 3", hints.len()));
-    let starter = fs::read_to_string(exercise.starter()).unwrap_or_default();
-    let has_hole = hole(&starter).is_some();
-    demand(
-        has_hole == (exercise.kind == Kind::Hole),
-        "a starter has a todo!() if and only if its kind is \"hole\"".into(),
-    );
-    for path in [exercise.starter(), exercise.solution()] {
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let begins = text.starts_with(&format!("//! Exercise {number}"));
-        demand(
-            begins,
-            format!("{} does not begin with `//! Exercise {number}`", home.shown(&path)),
-        );
-    }
-    let wrong = exercise.wrong().map_or(usize::MAX, |it| it.len());
-    demand(wrong >= 3, format!("it has {wrong} wrong programs, and three are the least"));
-    problems
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub struct Limits {
 impl Limits {
     /// For a server of an exercise, and the rows that it is held to.
     pub const SERVER: Limits = Limits {
-        wall: Duration::from_secs(90),
+        wall: Duration::from_secs(60),
         processes: 512,
         memory_mib: 8192,
         descriptors: 16384,

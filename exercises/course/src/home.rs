@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -95,6 +96,18 @@ impl Home {
                 bail!("{name:?} may be {}: say which", ids.join(" or "))
             }
         }
+    }
+
+    /// `name`, and which repository it is of, unless it is the one that this program was built in: what is
+    /// built of two of them must not meet.
+    pub fn unique(&self, name: &str) -> String {
+        let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        if built.canonicalize().is_ok_and(|it| it == self.root) {
+            return name.to_owned();
+        }
+        let mut hasher = DefaultHasher::new();
+        self.root.hash(&mut hasher);
+        format!("{name}-{:016x}", hasher.finish())
     }
 
     /// The folder for what is built, beside what cargo has built of us.

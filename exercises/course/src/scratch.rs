@@ -9,11 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use nix::fcntl::{Flock, FlockArg};
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -88,7 +89,10 @@ fn cargo(
     command: &str,
 ) -> anyhow::Result<Built> {
     let target = home.target()?.join("course");
-    let folder = target.join(crate_name);
+    let folder = target.join(home.unique(crate_name));
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    // Two runs at once (a watch and a check) would put their programs into one place.
+    let _lock = lock(&target.join("lock"))?;
     for program in programs {
         write_sources(home, &folder, program).with_context(|| program.name.clone())?;
     }
@@ -116,7 +120,7 @@ fn cargo(
     };
     let mut messages = Messages::default();
     let ended = confined.run(|line| messages.hear(line))?;
-    let built = messages.sorted(home, programs);
+    let mut built = messages.sorted(home, programs);
     let is_told = |it: &Program| {
         built.programs.contains_key(&it.name) || built.refused.contains_key(&it.name)
     };
@@ -130,7 +134,31 @@ fn cargo(
             ended.stderr.trim()
         );
     }
+    for (name, path) in &mut built.programs {
+        *path = set_aside(path, &folder.join("bin").join(name))?;
+    }
     Ok(built)
+}
+
+/// Waits until no other run of ours builds; the lock ends with the value.
+fn lock(path: &Path) -> anyhow::Result<Flock<File>> {
+    let file = File::create(path).with_context(|| path.display().to_string())?;
+    Flock::lock(file, FlockArg::LockExclusive)
+        .map_err(|(_, errno)| anyhow::anyhow!("flock({}): {errno}", path.display()))
+}
+
+/// Gives a program a second name, which the next run of cargo does not write to.
+fn set_aside(path: &Path, to: &Path) -> anyhow::Result<PathBuf> {
+    let linked = || -> io::Result<()> {
+        fs::create_dir_all(to.parent().unwrap_or(to))?;
+        match fs::remove_file(to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs::hard_link(path, to).or_else(|_| fs::copy(path, to).map(drop))
+    };
+    linked().with_context(|| to.display().to_string())?;
+    Ok(to.to_owned())
 }
 
 /// Writes `programs/NAME/main.rs` and what stands beside it.

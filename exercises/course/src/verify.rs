@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 
@@ -67,7 +67,7 @@ pub fn verify(home: &Home, names: &[String], options: Options) -> anyhow::Result
     let mut problems = Vec::new();
     let mut entries = Vec::new();
     for exercise in exercises {
-        problems.extend(crate::check::disagreements(home, &exercise));
+        problems.extend(crate::agree::disagreements(home, &exercise));
         match exercise.wrong() {
             Ok(wrong) => entries.push(Entry { exercise, wrong }),
             Err(error) => problems.push(format!("{error:#}")),
@@ -103,6 +103,24 @@ pub fn verify(home: &Home, names: &[String], options: Options) -> anyhow::Result
     }
     line(format_args!("{} exercises, {} s in all", entries.len(), start.elapsed().as_secs()));
     Ok(problems)
+}
+
+/// Verifies, and tells what is wrong: whether nothing is.
+///
+/// # Errors
+///
+/// Those of [`verify`].
+pub fn told(home: &Home, names: &[String], options: Options) -> anyhow::Result<bool> {
+    let problems = verify(home, names, options)?;
+    for problem in &problems {
+        line(format_args!("\n{problem}"));
+    }
+    match problems.len() {
+        0 => line("All is as it is said to be."),
+        1 => line("\nOne thing is not as it is said to be."),
+        count => line(format_args!("\n{count} things are not as they are said to be.")),
+    }
+    Ok(problems.is_empty())
 }
 
 /// The name of a program.
@@ -377,6 +395,3 @@ fn is_formatted(path: &Path) -> anyhow::Result<bool> {
     let output = command.output().context("rustfmt (rustup component add rustfmt)")?;
     Ok(String::from_utf8_lossy(&output.stdout) == text)
 }
-
-/// How long a full run may take.
-pub const AT_MOST: Duration = Duration::from_secs(20 * 60);
