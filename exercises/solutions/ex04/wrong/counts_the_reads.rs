@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use oddeven::{LINE_BYTES_MAX, Session};
 
-const READS_MAX: usize = 3;
+const READS_MAX: usize = 2;
 
 fn main() -> ExitCode {
     common::run(|listener| common::one_by_one(&listener, converse))
