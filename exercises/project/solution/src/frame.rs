@@ -5,9 +5,6 @@ use crate::mine::{self, Framing, Stop};
 /// The longest request, without its frame, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 120;
 
-/// How many bytes may wait to be sent before nothing more is read from a client.
-const UNSENT_BYTES_MAX: usize = 64 * 1024;
-
 /// How many numbers a request has at most, and how many digits a number.
 const NUMBERS_MAX: usize = 8;
 const DIGITS_MAX: usize = 9;
@@ -78,21 +75,8 @@ impl Session {
         self.is_over = true;
     }
 
-    /// Puts an answer into its frame.
     fn say(&mut self, answer: &[u8]) {
-        let length = answer.len();
-        match mine::framing() {
-            Framing::Delimiter(_) => {}
-            Framing::Digits(digits) => {
-                self.unsent.extend_from_slice(format!("{length:0digits$}").as_bytes());
-            }
-            Framing::BigEndian => self.unsent.extend_from_slice(&(length as u16).to_be_bytes()),
-            Framing::LittleEndian => self.unsent.extend_from_slice(&(length as u16).to_le_bytes()),
-        }
-        self.unsent.extend_from_slice(answer);
-        if let Framing::Delimiter(byte) = mine::framing() {
-            self.unsent.push(byte);
-        }
+        self.unsent.extend_from_slice(&framed(answer));
     }
 
     /// What has to be sent.
@@ -100,18 +84,9 @@ impl Session {
         &self.unsent
     }
 
-    /// Notes that so many bytes of it were sent, and goes on with what had to wait for that.
+    /// Notes that so many bytes of it were sent.
     pub fn sent(&mut self, bytes: usize) {
         self.unsent.drain(..bytes);
-        let unread = std::mem::take(&mut self.unread);
-        if !unread.is_empty() {
-            self.feed(&unread);
-        }
-    }
-
-    /// Whether more may be read: a client that takes nothing must not fill our memory.
-    pub fn wants_more(&self) -> bool {
-        !self.is_over && self.unsent.len() < UNSENT_BYTES_MAX
     }
 
     /// Whether the conversation is over, once everything is sent.
@@ -123,6 +98,18 @@ impl Session {
     pub fn answered(&self) -> u32 {
         self.answered
     }
+}
+
+/// An answer in its frame.
+pub fn framed(answer: &[u8]) -> Vec<u8> {
+    let length = answer.len();
+    let header = match mine::framing() {
+        Framing::Delimiter(byte) => return [answer, &[byte]].concat(),
+        Framing::Digits(digits) => format!("{length:0digits$}").into_bytes(),
+        Framing::BigEndian => (length as u16).to_be_bytes().to_vec(),
+        Framing::LittleEndian => (length as u16).to_le_bytes().to_vec(),
+    };
+    [header.as_slice(), answer].concat()
 }
 
 /// The first request of a stream.

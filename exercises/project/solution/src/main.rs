@@ -1,30 +1,23 @@
-//! Serve many, answer all: one reactor for each core, each with a listener and an epoll of its own.
+//! Serve many, answer all: one reactor for each core, each with a listener and a ring of its own.
 
 mod frame;
 mod mine;
+mod poll;
+mod ring;
 
-use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::socket::{self, SockFlag, SockType, SockaddrLike, SockaddrStorage, sockopt};
 
-use frame::Session;
-
 const BACKLOG: i32 = 4096;
-
-/// The tokens of what is no client. Descriptors are smaller.
-const LISTENER: u64 = u64::MAX;
-const STOP: u64 = u64::MAX - 1;
 
 /// How long nobody is accepted when there is no descriptor for them.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -58,7 +51,7 @@ fn run(address: &str, reactors: Option<usize>) -> anyhow::Result<()> {
         for listener in listeners {
             let stop = &stop;
             scope.spawn(move || {
-                if let Err(error) = Reactor::new(listener, stop).and_then(Reactor::serve) {
+                if let Err(error) = react(listener, stop) {
                     eprintln!("server: {error:#}");
                     std::process::exit(1);
                 }
@@ -71,132 +64,13 @@ fn run(address: &str, reactors: Option<usize>) -> anyhow::Result<()> {
     })
 }
 
-fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let name = SockaddrStorage::from(address);
-    let family = name.family().context("an address of a family that nix does not know")?;
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let listener = socket::socket(family, SockType::Stream, flags, None).context("socket")?;
-    socket::setsockopt(&listener, sockopt::ReuseAddr, &true).context("setsockopt")?;
-    socket::setsockopt(&listener, sockopt::ReusePort, &true).context("setsockopt")?;
-    socket::bind(listener.as_raw_fd(), &name).with_context(|| format!("bind({address})"))?;
-    socket::listen(&listener, socket::Backlog::new(BACKLOG)?).context("listen")?;
-    Ok(listener.into())
-}
-
-struct Reactor {
-    /// Dropped when nobody is let in any more.
-    listener: Option<TcpListener>,
-    /// When nobody is let in for a while: until then.
-    pause: Option<Instant>,
-    epoll: Epoll,
-    clients: HashMap<u64, Client>,
-}
-
-struct Client {
-    socket: TcpStream,
-    session: Session,
-    answered: u32,
-    deadline: Instant,
-    /// What its epoll waits for.
-    interest: EpollFlags,
-}
-
-impl Reactor {
-    fn new(listener: TcpListener, stop: &EventFd) -> anyhow::Result<Reactor> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll_create1")?;
-        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
-        epoll.add(stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP))?;
-        Ok(Reactor { listener: Some(listener), pause: None, epoll, clients: HashMap::new() })
-    }
-
-    fn serve(mut self) -> anyhow::Result<()> {
-        let mut events = [EpollEvent::empty(); 64];
-        while self.listener.is_some() || !self.clients.is_empty() {
-            let ready = match self.epoll.wait(&mut events, self.timeout()) {
-                Err(Errno::EINTR) => 0,
-                ready => ready.context("epoll_wait")?,
-            };
-            for event in &events[..ready] {
-                match event.data() {
-                    LISTENER => self.accept()?,
-                    STOP => self.leave()?,
-                    token => self.converse(token),
-                }
-            }
-            let now = Instant::now();
-            self.clients.retain(|_, client| client.deadline > now);
-            if self.pause.is_some_and(|it| it <= now) {
-                self.pause = None;
-                self.watch(EpollFlags::EPOLLIN)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Simplified: all deadlines are looked at each time. Many thousand clients would want a heap.
-    fn timeout(&self) -> EpollTimeout {
-        let first = self.clients.values().map(|it| it.deadline).chain(self.pause).min();
-        let Some(first) = first else { return EpollTimeout::NONE };
-        let left = first.saturating_duration_since(Instant::now());
-        EpollTimeout::from(u16::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u16::MAX))
-    }
-
-    fn accept(&mut self) -> anyhow::Result<()> {
-        let Some(listener) = &self.listener else { return Ok(()) };
-        // One a turn: what is ready stays ready, and the others have waited too.
-        let error = match listener.accept() {
-            Ok((socket, _)) => return self.take_in(socket),
-            Err(error) => error,
-        };
-        match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
-            Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM => {
-                self.pause = Some(Instant::now() + PAUSE);
-                self.watch(EpollFlags::empty())
-            }
-            Errno::EBADF | Errno::EINVAL | Errno::ENOTSOCK => Err(error).context("accept4"),
-            _ => Ok(()),
-        }
-    }
-
-    fn take_in(&mut self, socket: TcpStream) -> anyhow::Result<()> {
-        socket.set_nonblocking(true).context("ioctl(FIONBIO)")?;
-        let token = u64::try_from(socket.as_raw_fd())?;
-        let interest = EpollFlags::EPOLLIN;
-        self.epoll.add(&socket, EpollEvent::new(interest, token)).context("epoll_ctl")?;
-        let deadline = Instant::now() + patience();
-        let session = Session::default();
-        self.clients.insert(token, Client { socket, session, answered: 0, deadline, interest });
-        Ok(())
-    }
-
-    fn watch(&self, interest: EpollFlags) -> anyhow::Result<()> {
-        let Some(listener) = &self.listener else { return Ok(()) };
-        let mut event = EpollEvent::new(interest, LISTENER);
-        self.epoll.modify(listener, &mut event).context("epoll_ctl")
-    }
-
-    /// Lets nobody in any more but those who have come already, and ends with the last client.
-    fn leave(&mut self) -> anyhow::Result<()> {
-        while let Some(Ok((socket, _))) = self.listener.as_ref().map(TcpListener::accept) {
-            self.take_in(socket)?;
-        }
-        // The event stays: nobody is asked about it again.
-        self.listener = None;
-        Ok(())
-    }
-
-    fn converse(&mut self, token: u64) {
-        let Some(client) = self.clients.get_mut(&token) else { return };
-        let goes_on = client.advance().is_ok_and(|it| it);
-        let wanted = client.wanted();
-        if !goes_on {
-            self.clients.remove(&token);
-        } else if client.interest != wanted {
-            client.interest = wanted;
-            let mut event = EpollEvent::new(wanted, token);
-            if self.epoll.modify(&client.socket, &mut event).is_err() {
-                self.clients.remove(&token);
-            }
+/// One reactor, to its end: with a ring where there is one, else with epoll.
+fn react(listener: TcpListener, stop: &EventFd) -> anyhow::Result<()> {
+    match ring::Reactor::new(listener, stop) {
+        Ok(reactor) => reactor.serve(),
+        Err((listener, error)) => {
+            eprintln!("server: epoll instead of io_uring: {error:#}");
+            poll::Reactor::new(listener, stop)?.serve()
         }
     }
 }
@@ -205,47 +79,20 @@ fn patience() -> Duration {
     Duration::from_millis(mine::patience_ms())
 }
 
-impl Client {
-    /// Reads, answers and sends as far as that goes without waiting: whether it has to go on later.
-    fn advance(&mut self) -> io::Result<bool> {
-        let mut bytes = [0; 4096];
-        // A client that always has more gets its turn again, after the others.
-        for _ in 0..8 {
-            if self.session.unsent().is_empty() && self.session.is_over() {
-                self.hang_up()?;
-                return Ok(false);
-            }
-            let result = if self.session.unsent().is_empty() {
-                self.socket.read(&mut bytes).map(|length| self.session.feed(&bytes[..length]))
-            } else {
-                self.socket.write(self.session.unsent()).map(|length| self.session.sent(length))
-            };
-            match result {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-            if self.session.unsent().is_empty() && self.session.answered() > self.answered {
-                self.answered = self.session.answered();
-                self.deadline = Instant::now() + patience();
-            }
-        }
-        Ok(true)
-    }
+/// Whether an `accept` has failed since there is too little of something: a wait may help.
+fn has_too_little(errno: Errno) -> bool {
+    matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM)
+}
 
-    fn wanted(&self) -> EpollFlags {
-        match self.session.unsent() {
-            b"" => EpollFlags::EPOLLIN,
-            _ => EpollFlags::EPOLLOUT,
-        }
-    }
-
-    /// Says that no more will come, and takes what has come: a close with unread bytes is a reset.
-    fn hang_up(&mut self) -> io::Result<()> {
-        self.socket.shutdown(Shutdown::Write)?;
-        let mut bytes = [0; 4096];
-        (0..16).all(|_| matches!(self.socket.read(&mut bytes), Ok(1..)));
-        Ok(())
-    }
+fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let name = SockaddrStorage::from(address);
+    let family = name.family().context("an address of a family that nix does not know")?;
+    // Not SOCK_NONBLOCK: an operation of a ring that must not wait would fail instead.
+    let listener = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None);
+    let listener = listener.context("socket")?;
+    socket::setsockopt(&listener, sockopt::ReuseAddr, &true).context("setsockopt")?;
+    socket::setsockopt(&listener, sockopt::ReusePort, &true).context("setsockopt")?;
+    socket::bind(listener.as_raw_fd(), &name).with_context(|| format!("bind({address})"))?;
+    socket::listen(&listener, socket::Backlog::new(BACKLOG)?).context("listen")?;
+    Ok(listener.into())
 }

@@ -67,6 +67,45 @@ impl Parameters {
         };
         Parameters { framing, patience_ms, silent_clients, stop }
     }
+
+    /// The file `src/mine.rs` of this variant, from the text with places for it.
+    pub fn mine(self, seed: &str, text: &str) -> String {
+        const EACH: &str = "each request and each answer";
+        let (framing, in_words) = match self.framing {
+            Framing::Delimiter(byte) => (
+                format!("Framing::Delimiter({byte})"),
+                format!("{EACH} ends with the byte {:?}", char::from(byte)),
+            ),
+            Framing::Digits(digits) => (
+                format!("Framing::Digits({digits})"),
+                format!("{EACH} begins with its length in {digits} digits"),
+            ),
+            Framing::BigEndian => (
+                "Framing::BigEndian".into(),
+                format!("{EACH} begins with its length in two bytes, the high one first"),
+            ),
+            Framing::LittleEndian => (
+                "Framing::LittleEndian".into(),
+                format!("{EACH} begins with its length in two bytes, the low one first"),
+            ),
+        };
+        let (stop, ends) = match self.stop {
+            Stop::Word => {
+                ("Stop::Word".into(), "the request `BYE`, which is answered `BYE`".into())
+            }
+            Stop::Count(count) => (format!("Stop::Count({count})"), format!("{count} answers")),
+            Stop::Empty => {
+                ("Stop::Empty".into(), "an empty request, which is not answered".to_owned())
+            }
+        };
+        text.replace("@SEED", seed)
+            .replace("@IN_WORDS", &in_words)
+            .replace("@ENDS", &ends)
+            .replace("@FRAMING", &framing)
+            .replace("@PATIENCE_MS", &self.patience_ms.to_string())
+            .replace("@SILENT_CLIENTS", &self.silent_clients.to_string())
+            .replace("@STOP", &stop)
+    }
 }
 
 /// Numbers that follow from a text: FNV-1a, then splitmix64. No secret hangs on them.
