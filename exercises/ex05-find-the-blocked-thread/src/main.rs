@@ -1,7 +1,7 @@
-//! Chapter 03: readiness around a blocking read, the anti-pattern.
+//! Exercise 05: a server in which every client has a thread of its own, and somebody waits all the same.
 //!
-//! The server asks epoll who is ready and holds many clients at once, but once it reads from one it
-//! stays with that one until its line is complete. "Ready" meant one byte, not one line.
+//! It is chapter 03 with another handler. The loop asks epoll who is ready, and reads from nobody; a
+//! thread reads from the client that is ready, and from no other.
 
 mod command_line;
 
@@ -10,6 +10,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use anyhow::Context;
 use nix::errno::Errno;
@@ -34,6 +36,9 @@ const EVENTS_MAX: usize = 256;
 /// The token of the listener. A client's token is its number in the order of accept, never used
 /// twice: a descriptor's number is, as soon as it is free.
 const LISTENER: u64 = 0;
+
+/// The clients that nobody is serving, by their tokens. The loop puts them in, the threads take them out.
+type Clients = Mutex<HashMap<u64, OwnedFd>>;
 
 fn main() -> ExitCode {
     command_line::run([], |address, []| {
@@ -73,25 +78,45 @@ fn listen(address: SocketAddr) -> anyhow::Result<OwnedFd> {
 
 fn serve(listener: &OwnedFd) -> anyhow::Result<()> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll_create1")?;
-    let readable = |token| EpollEvent::new(EpollFlags::EPOLLIN, token);
-    epoll.add(listener, readable(LISTENER)).context("epoll_ctl(ADD, listener)")?;
-    let mut clients = HashMap::new();
+    let readable = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
+    epoll.add(listener, readable).context("epoll_ctl(ADD, listener)")?;
+    let clients = Arc::new(Clients::default());
     let mut token_last = LISTENER;
     let mut events = [EpollEvent::empty(); EVENTS_MAX];
     loop {
         for event in wait(&epoll, &mut events)? {
-            if event.data() == LISTENER {
+            let token = event.data();
+            if token == LISTENER {
                 let Some(client) = accept(listener)? else { continue };
                 token_last += 1;
-                if epoll.add(&client, readable(token_last)).is_ok() {
-                    clients.insert(token_last, client);
+                // Once: from its first byte on, it is its thread's.
+                let once = EpollFlags::EPOLLIN | EpollFlags::EPOLLONESHOT;
+                if epoll.add(&client, EpollEvent::new(once, token_last)).is_ok() {
+                    lock(&clients).insert(token_last, client);
                 }
-            } else if let Some(client) = clients.remove(&event.data()) {
-                // It has a byte for us, and everybody else waits until it has a line.
-                let _ = converse(&client);
+            } else {
+                let its_clients = Arc::clone(&clients);
+                let thread = thread::Builder::new().name(format!("client {token}"));
+                if thread.spawn(move || handle(&its_clients, token)).is_err() {
+                    lock(&clients).remove(&token); // No thread can be had: it is let go.
+                }
             }
         }
     }
+}
+
+/// Serves the client called `token`. A thread of its own does it, so that nobody else has to wait.
+fn handle(clients: &Clients, token: u64) {
+    // The lock is needed for as long as it takes to look the client up.
+    if let Some(client) = lock(clients).remove(&token) {
+        // A client that fails has failed alone: there is nobody to tell.
+        let _ = converse(&client);
+    }
+}
+
+/// A thread that panicked has left no half-done change behind: one call changes the map.
+fn lock(clients: &Clients) -> MutexGuard<'_, HashMap<u64, OwnedFd>> {
+    clients.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The descriptors that are ready, as soon as there is one.
@@ -125,7 +150,7 @@ fn converse(client: &OwnedFd) -> nix::Result<()> {
     let mut bytes = [0; LINE_BYTES_MAX + 1];
     while !session.is_done() {
         if session.unsent().is_empty() {
-            // The client decides how long this takes, byte by byte.
+            // The client decides how long this takes, byte by byte. It is only this thread's time.
             let length =
                 uninterrupted(|| socket::recv(client.as_raw_fd(), &mut bytes, MsgFlags::empty()))?;
             session.feed(&bytes[..length]); // No byte at all is the client's half-close.
