@@ -1,8 +1,7 @@
-//! Chapter 03 beside itself: one `recv` an event, whatever it brings is the request.
+//! Exercise 06: a server that answers what one `recv` brings.
 //!
-//! This is the server that the blog printed. It never blocks, since `recv` is only called when there
-//! is something to read; and it answers half a line, since it never asks whether the line has ended.
-
+//! It is chapter 03 as the blog printed it: one `recv` for each event, which never waits, since epoll has
+//! said that there is something to read. It stalls for nobody.
 
 mod command_line;
 
@@ -23,7 +22,7 @@ use oddeven::{LINE_BYTES_MAX, Session};
 /// It takes less where net.core.somaxconn is less.
 const BACKLOG: i32 = 4096;
 
-/// How long one `recv` waits for a client. The next `recv` waits as long again.
+/// How long one `recv` waits for a client at most.
 const PATIENCE: TimeVal = TimeVal::new(2, 0);
 
 /// How much unread input is taken from a client before its connection is closed: 16 × 4 KiB.
@@ -88,7 +87,7 @@ fn serve(listener: &OwnedFd) -> anyhow::Result<()> {
                     clients.insert(token_last, client);
                 }
             } else if let Some(client) = clients.remove(&event.data()) {
-                // It has a byte for us, and a byte is what it is asked for.
+                // It has sent its request, and is answered.
                 let _ = converse(&client);
             }
         }
@@ -118,14 +117,14 @@ fn accept(listener: &OwnedFd) -> anyhow::Result<Option<OwnedFd>> {
     }
 }
 
-/// Reads once, and answers what came as if it were all of it.
+/// Reads the request, and answers it.
 fn converse(client: &OwnedFd) -> nix::Result<()> {
     socket::setsockopt(client, sockopt::ReceiveTimeout, &PATIENCE)?;
     let mut session = Session::new();
     let mut bytes = [0; LINE_BYTES_MAX + 1];
     let length = uninterrupted(|| socket::recv(client.as_raw_fd(), &mut bytes, MsgFlags::empty()))?;
     session.feed(&bytes[..length]);
-    session.feed(b""); // The mistake: the piece has ended, so the line must have.
+    session.feed(b""); // That was all.
     while !session.unsent().is_empty() {
         let length = uninterrupted(|| {
             socket::send(client.as_raw_fd(), session.unsent(), MsgFlags::MSG_NOSIGNAL)
