@@ -19,7 +19,8 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use crate::exercise::{self, Asked};
+use crate::build;
+use crate::exercise::{self, Asked, Met};
 use crate::probes::{self, Observation, Trouble};
 use crate::verdicts::{self, Row, TABLE, Verdict};
 
@@ -72,43 +73,73 @@ pub fn beside(servers: &[(&'static str, &str)]) -> ExitCode {
 }
 
 /// The `main` of an exercise's `tests/contract.rs`: holds `exe` to the rows that `text`, its
-/// `exercise.toml`, asks about, as they are when it is solved. Red until then.
+/// `exercise.toml`, asks about, as they are when it is solved. Red until then. Where the learner writes
+/// the test, `exe` is that test, and it meets the servers that the file names.
 ///
 /// `EXPECT=starter` holds it to what was handed out instead, and `SERVER` is as in [`hold`].
 pub fn exercise(name: &'static str, text: &str, exe: &str) -> ExitCode {
-    let exe = match replacement(exe) {
-        Ok(exe) => exe,
+    let of_starter = env::var("EXPECT").is_ok_and(|it| it == "starter");
+    let trials = replacement(exe).and_then(|exe| match exercise::met(text)?.as_slice() {
+        [] => rows_of_exercise(name, text, &exe, of_starter),
+        met => Ok(met.iter().map(|it| meeting(name, it, exe.clone(), of_starter)).collect()),
+    });
+    let trials = match trials {
+        Ok(trials) => trials,
         Err(problem) => {
-            eprintln!("{problem}");
+            eprintln!("{name}: {problem}");
             return ExitCode::from(2);
         }
     };
-    let asked = match exercise::asked(text) {
-        Ok(asked) => asked,
-        Err(problem) => {
-            eprintln!("{name}: exercise.toml: {problem}");
-            return ExitCode::from(2);
-        }
-    };
-    let to_starter = env::var("EXPECT").is_ok_and(|it| it == "starter");
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(ROWS_AT_ONCE);
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if conclusion.has_failed() && !of_starter {
+        println!("{name}: {} to go. Next: cargo course hint {name}", conclusion.num_failed);
+    }
+    conclusion.exit_code()
+}
+
+fn rows_of_exercise(
+    name: &'static str,
+    text: &str,
+    exe: &Path,
+    of_starter: bool,
+) -> Result<Vec<Trial>, String> {
+    let asked = exercise::asked(text).map_err(|it| format!("exercise.toml: {it}"))?;
     let trials = asked.into_iter().map(|Asked { row, starter, solution }| {
         let (declared, whose) =
-            if to_starter { (starter, "starter") } else { (solution, "solution") };
+            if of_starter { (starter, "starter") } else { (solution, "solution") };
         let declaration = format!("the {whose} of {name} {declared}, says exercise.toml");
-        let exe = exe.clone();
+        let exe = exe.to_owned();
         let run = move || told(judge_cell(declared, &declaration, probes::run(row.name, &exe))).1;
         Trial::ignorable_test(row.name, run).with_kind(match declared {
             Verdict::Holds => "holds",
             Verdict::Fails(_) => "fails here",
         })
     });
-    let conclusion = libtest_mimic::run(&arguments, trials.collect());
-    if conclusion.has_failed() && !to_starter {
-        println!("{name}: {} to go. Next: cargo course hint {name}", conclusion.num_failed);
-    }
-    conclusion.exit_code()
+    Ok(trials.collect())
+}
+
+/// The learner's test `exe` meets one server.
+fn meeting(name: &'static str, met: &Met, exe: PathBuf, of_starter: bool) -> Trial {
+    let Met { server, starter, solution } = met.clone();
+    let declared = if of_starter { starter } else { solution };
+    let kind = declared.clone();
+    Trial::ignorable_test(server.clone(), move || {
+        let program = build::server(&server).map_err(|it| format!("{it:#}"))?;
+        match exercise::meet(&exe, &program) {
+            Ok((word, _)) if word == declared => Ok(Completion::Completed),
+            Ok((word, seen)) => Err(format!(
+                "the test of {name} is to say \"{declared}\" of {server}, and says \"{word}\". {seen}"
+            )
+            .into()),
+            Err(error) if format!("{error:#}").contains("io_uring is ") => {
+                Ok(Completion::ignored_with(format!("NEEDS {error:#}")))
+            }
+            Err(error) => Err(format!("{error:#}").into()),
+        }
+    })
+    .with_kind(kind)
 }
 
 /// Every row of one column.

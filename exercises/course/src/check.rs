@@ -56,6 +56,12 @@ fn judged(home: &Home, exercise: &Exercise) -> anyhow::Result<Checked> {
         line(format_args!("  {}:{hole}", home.shown(&main)));
         return Ok(only(Verdict::NotStarted));
     }
+    for path in changed_helpers(home, exercise) {
+        line(format_args!(
+            "  note: {path} is not as it was handed out; edit {} alone",
+            home.shown(&main)
+        ));
+    }
     let mut programs = servers(home, exercise)?;
     programs.push(overlay(exercise, &exercise.id, main));
     let crate_name = format!("check-{}", exercise.id);
@@ -92,24 +98,29 @@ fn judged(home: &Home, exercise: &Exercise) -> anyhow::Result<Checked> {
         return Ok(Checked { verdict: Verdict::NotStarted, wrong });
     }
     let wrong_again = again(&exe, &questions, exercise, &wrong)?;
+    Ok(attempted(exercise, wrong, wrong_again))
+}
+
+/// The verdict on an attempt of which these rows were `wrong`, and those of them `wrong_again`.
+fn attempted(exercise: &Exercise, wrong: Vec<Found>, wrong_again: Vec<Found>) -> Checked {
     let verdict = match (wrong.is_empty(), wrong_again.is_empty()) {
         (true, _) => Verdict::Pass,
         (false, true) => Verdict::Flaky,
         (false, false) => Verdict::of_all(&wrong_again),
     };
     line(format_args!("\n{verdict}"));
-    match verdict {
-        Verdict::Flaky => {
-            line(wrapped(
-                "What failed at first held when it was asked once more: the program depends on who \
-                 comes first, or this machine is very busy.",
-                "  ",
-            ));
-            tell(exercise, &wrong);
-        }
-        _ => tell(exercise, &wrong_again),
-    }
-    Ok(Checked { verdict, wrong: if verdict == Verdict::Flaky { wrong } else { wrong_again } })
+    let wrong = if verdict == Verdict::Flaky {
+        line(wrapped(
+            "What failed at first held when it was asked once more: the program depends on who comes \
+             first, or this machine is very busy.",
+            "  ",
+        ));
+        wrong
+    } else {
+        wrong_again
+    };
+    tell(exercise, &wrong);
+    Checked { verdict, wrong }
 }
 
 /// Asks what was wrong once more: what is wrong again.
@@ -194,6 +205,29 @@ fn next(
     })
 }
 
+/// The files beside the learner's that the chapter has too, and has otherwise.
+fn changed_helpers(home: &Home, exercise: &Exercise) -> Vec<String> {
+    let Ok(chapter) = chapter(home, &exercise.chapter) else { return Vec::new() };
+    let files = fs::read_dir(exercise.folder.join("src")).into_iter().flatten().flatten();
+    let is_changed = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default();
+        let original = fs::read(chapter.join("src").join(name));
+        name != "main.rs" && original.is_ok_and(|it| fs::read(path).is_ok_and(|now| now != it))
+    };
+    files.map(|it| it.path()).filter(is_changed).map(|it| home.shown(&it)).collect()
+}
+
+/// The folder of the chapter with this package.
+fn chapter(home: &Home, name: &str) -> anyhow::Result<PathBuf> {
+    let number = name.strip_prefix("ch").with_context(|| format!("{name} is no chapter"))?;
+    let chapters = fs::read_dir(home.path("chapters")).context("chapters")?;
+    let mut folders = chapters.flatten().map(|it| it.path());
+    let is_it = |it: &PathBuf| {
+        it.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&format!("{number}-")))
+    };
+    folders.find(is_it).with_context(|| format!("there is no chapter {number}"))
+}
+
 /// What this machine lacks for the exercise, in a sentence.
 pub fn lack(exercise: &Exercise) -> Option<String> {
     let wants_ring = exercise.needs.iter().any(|it| it == "io_uring");
@@ -239,17 +273,12 @@ fn server(home: &Home, name: &str) -> anyhow::Result<Program> {
         let manifest = home.path("tests/Cargo.toml");
         return Ok(Program { name: name.into(), main, beside: None, manifest });
     }
-    let number = name.strip_prefix("ch").with_context(|| format!("{name} is no server"))?;
-    let chapters = fs::read_dir(home.path("chapters")).context("chapters")?;
-    let folder = chapters
-        .flatten()
-        .find(|it| it.file_name().to_string_lossy().starts_with(&format!("{number}-")))
-        .with_context(|| format!("there is no chapter {number}"))?;
+    let folder = chapter(home, name)?;
     Ok(Program {
         name: name.into(),
-        main: folder.path().join("src/main.rs"),
-        beside: Some(folder.path().join("src")),
-        manifest: folder.path().join("Cargo.toml"),
+        main: folder.join("src/main.rs"),
+        beside: Some(folder.join("src")),
+        manifest: folder.join("Cargo.toml"),
     })
 }
 

@@ -94,7 +94,10 @@ pub fn doctor(home: &Home) -> anyhow::Result<bool> {
                 None => {
                     line(format_args!("  runs   {chapter:02}, and its exercises (Linux {needs})"))
                 }
-                Some(lack) => line(wrapped(&format!("LACKS  {chapter:02}: {lack}"), "  ")),
+                Some(lack) => {
+                    let text = wrapped(&format!("{chapter:02}: {lack}"), "         ");
+                    line(format_args!("  LACKS  {}", text.trim_start()));
+                }
             }
         }
     }
@@ -103,13 +106,14 @@ pub fn doctor(home: &Home) -> anyhow::Result<bool> {
     } else if is_all {
         line("\nAll chapters run here. Next: cargo course start");
     } else {
-        line(
-            "\nOne command for the rest (a Linux in a container, with nothing forbidden; its kernel is the host's,",
-        );
-        line(format_args!(
-            "or on macOS and Windows that of a virtual machine):\n  {}",
-            crate::ELSEWHERE
-        ));
+        let is_forbidden = ring.is_err_and(|it| format!("{it:#}").contains("forbidden"));
+        line("\nOne command for the rest:");
+        if is_forbidden {
+            line(format_args!("  {}", crate::ELSEWHERE));
+        } else {
+            line(format_args!("  {}", crate::NEWER));
+            line("  (this kernel is the reason, and a container has the kernel of its host; clone anew in there)");
+        }
         line("Next: cargo course start, for the chapters that run here");
     }
     Ok(is_all)
@@ -144,30 +148,30 @@ fn findings(home: &Home, release: &str, machine: &str) -> Vec<Finding> {
         outcome(
             look_at_a_child(),
             "a child's system call can be seen: the microscope works",
-            "the microscope is blind, and says so: `--cap-add=SYS_PTRACE` in a container, or \
+            "The microscope is blind, and says so: `--cap-add=SYS_PTRACE` in a container, or \
              `sysctl kernel.yama.ptrace_scope=1`",
         ),
         outcome(
             faults(home),
             "the tests can make system calls fail (seccomp)",
-            "the rows about failing calls are not tried, and say so: `--security-opt \
+            "The rows about failing calls are not tried, and say so: `--security-opt \
              seccomp=unconfined` in a container",
         ),
         outcome(
             namespaces(),
             "user namespaces can be made: the emulated link works without root",
-            "the emulated link needs them or root: `sysctl kernel.unprivileged_userns_clone=1`, on \
+            "The emulated link needs them or root: `sysctl kernel.unprivileged_userns_clone=1`, on \
              Ubuntu `sysctl kernel.apparmor_restrict_unprivileged_userns=0`",
         ),
         outcome(
             inotify(home),
             "the kernel tells of changed files: cargo course watch asks it",
-            "cargo course watch looks at the file twice a second instead",
+            "So cargo course watch looks at the file twice a second instead",
         ),
         outcome(
             ring(),
             "io_uring can be set up, as chapter 06 does it",
-            "only chapter 06 and its exercises need it",
+            "Only chapter 06 and its exercises need it",
         ),
     ]
 }

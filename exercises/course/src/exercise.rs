@@ -120,7 +120,7 @@ impl Exercise {
     fn parse(home: &Home, folder: &Path, text: &str) -> anyhow::Result<Exercise> {
         let file: File = toml::from_str(text)?;
         let asks = match file.kind {
-            Kind::Test => servers(&file.servers)?,
+            Kind::Test => servers(text)?,
             Kind::Mend | Kind::Hole => {
                 ensure!(file.servers.is_empty(), "[servers] is for exercises of kind \"test\"");
                 let asked = contract::exercise::asked(text).map_err(anyhow::Error::msg)?;
@@ -209,26 +209,18 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn servers(table: &toml::Table) -> anyhow::Result<Vec<Ask>> {
-    let words = |name: &str, value: &toml::Value| -> anyhow::Result<Ask> {
-        let cells: Vec<&str> =
-            value.as_array().into_iter().flatten().filter_map(|it| it.as_str()).collect();
-        let [starter, solution] = cells[..] else {
-            bail!("[servers] {name}: is not [\"the starter\", \"the solution\"]");
-        };
-        for word in [starter, solution] {
-            let known = ["passes", "fails", "hangs"];
-            ensure!(known.contains(&word), "[servers] {name}: {word:?} is none of {known:?}");
-        }
-        Ok(Ask { name: name.into(), starter: starter.into(), solution: solution.into() })
-    };
-    let asks: Vec<Ask> =
-        table.iter().map(|(name, value)| words(name, value)).collect::<anyhow::Result<_>>()?;
+fn servers(text: &str) -> anyhow::Result<Vec<Ask>> {
+    let met = contract::exercise::met(text).map_err(anyhow::Error::msg)?;
     for word in ["passes", "fails"] {
-        let some = asks.iter().any(|it| it.solution == word);
+        let some = met.iter().any(|it| it.solution == word);
         ensure!(some, "[servers]: a right test {word} none of them: name one of each sort");
     }
-    Ok(asks)
+    let ask = |it: contract::exercise::Met| Ask {
+        name: it.server,
+        starter: it.starter,
+        solution: it.solution,
+    };
+    Ok(met.into_iter().map(ask).collect())
 }
 
 fn wrong(path: &Path, text: &str, exercise: &Exercise) -> anyhow::Result<Wrong> {
@@ -245,9 +237,11 @@ fn wrong(path: &Path, text: &str, exercise: &Exercise) -> anyhow::Result<Wrong> 
         let ask = exercise.asks.iter().find(|it| it.name == name);
         let ask = ask.with_context(|| format!("{} does not ask about {name}", exercise.id))?;
         ensure!(ask.solution != words, "the solution, too, is \"{words}\" in {name}");
-        let is_known =
-            exercise.kind == Kind::Test || contract::verdicts::Verdict::in_words(words).is_some();
-        ensure!(is_known, "\"{words}\" are not the words of a symptom");
+        let is_known = match exercise.kind {
+            Kind::Test => ["passes", "fails", "hangs"].contains(&words),
+            _ => contract::verdicts::Verdict::in_words(words).is_some(),
+        };
+        ensure!(is_known, "\"{words}\" is nothing that can be found of {name}");
         Ok((name.into(), words.into()))
     };
     let killed_by = lines("//! Killed by:");

@@ -1,15 +1,13 @@
 //! What the rows, or the servers of a test, find of a program.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use contract::exercise;
 use contract::probes::{self, Trouble};
-use contract::server::Server;
 use serde::{Deserialize, Serialize};
 
 use crate::confine::{Confined, Limits, course};
@@ -19,9 +17,6 @@ pub const JUDGE: &str = "__judge";
 
 /// How many questions are asked at once: they sleep most of the time.
 pub const AT_ONCE: usize = 8;
-
-/// How long a test that a learner wrote may take.
-const TEST: Duration = Duration::from_secs(10);
 
 /// A question to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +73,7 @@ impl Question {
                     found("the server ends", format!("It could not be tried: {error:#}."), None)
                 }
             },
-            Question::Server { exe: server, .. } => match meet(exe, server) {
+            Question::Server { exe: server, .. } => match exercise::meet(exe, server) {
                 Ok((words, seen)) => found(words, seen, None),
                 Err(error) if format!("{error:#}").contains("io_uring is ") => {
                     found("", String::new(), Some(format!("{error:#}")))
@@ -87,42 +82,6 @@ impl Question {
             },
         }
     }
-}
-
-/// Lets the test `exe` meet a `server` of its own: what it says.
-fn meet(exe: &Path, server: &Path) -> anyhow::Result<(&'static str, String)> {
-    let server = Server::start(server)?;
-    let mut command = Command::new(exe);
-    command.arg(server.address().to_string());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| exe.display().to_string())?;
-    let stderr = child.stderr.take().context("stderr was piped")?;
-    let words = thread::spawn(move || {
-        let mut said = String::new();
-        use std::io::Read;
-        let _ = stderr.take(4096).read_to_string(&mut said);
-        said.trim().to_owned()
-    });
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().context("waitpid")? {
-            break Some(status);
-        }
-        if start.elapsed() > TEST {
-            let _ = child.kill();
-            let _ = child.wait();
-            break None;
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
-    let said = words.join().unwrap_or_default();
-    let said = if said.is_empty() { "It said nothing.".into() } else { format!("It said: {said}") };
-    Ok(match status {
-        None => ("hangs", format!("The test did not end in {} s. {said}", TEST.as_secs())),
-        Some(it) if it.success() => ("passes", "The test was content with it.".into()),
-        Some(it) if it.code().is_some() => ("fails", said),
-        Some(it) => bail!("the test ended by {it}"),
-    })
 }
 
 /// Asks all `questions`, so many at once, and hands over each answer as it comes.

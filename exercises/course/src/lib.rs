@@ -9,6 +9,9 @@
 pub const ELSEWHERE: &str = "docker run --rm -it --cap-add=SYS_PTRACE --security-opt seccomp=unconfined \
     -v \"$PWD\":/course -w /course -e CARGO_TARGET_DIR=/target rust:1-bookworm bash";
 
+/// One command for a newer Linux on an older one: Lima's virtual machine.
+pub const NEWER: &str = "limactl start && lima";
+
 /// One command for a Linux on Windows.
 pub const WINDOWS: &str = "wsl --install -d Ubuntu";
 

@@ -34,7 +34,7 @@ enum Command {
     Start { exercise: Option<String> },
     /// Build an exercise, hold it to its rows, and say one verdict
     Check { exercise: Option<String> },
-    /// Check whenever you save, with keys: n next, h hint, l list, d diff, r run again, q quit
+    /// Check whenever you save, with keys: n next, h hint, l list, q quit, …
     Watch {
         exercise: Option<String>,
         /// Look at the file twice a second: for folders where the kernel does not tell of changes

@@ -170,8 +170,15 @@ fn jobs<'a>(
         let Ok(questions) = crate::check::questions(home, &entry.exercise, built) else { continue };
         for who in everybody(entry) {
             let Ok(exe) = built.program(&program_name(entry, who)) else { continue };
+            // Where timing decides the others, only the row that is named can be held.
+            let is_asked = |it: &&Question| match who {
+                Who::Wrong(at) if entry.wrong[at].timing_decides => {
+                    it.name() == entry.wrong[at].killed_by.0
+                }
+                _ => true,
+            };
             for _ in 0..times(who) {
-                jobs.extend(questions.iter().map(|it| Job {
+                jobs.extend(questions.iter().filter(is_asked).map(|it| Job {
                     exercise,
                     who,
                     exe,

@@ -80,7 +80,11 @@ pub fn watch(home: &Home, exercise: Exercise, options: Options) -> anyhow::Resul
                 session.check()?;
             }
             Happens::Key(b'q' | CTRL_D) => break,
-            Happens::Key(key) => session.key(key)?,
+            Happens::Key(key) => {
+                if let Err(error) = session.key(key) {
+                    line(format_args!("{error:#}"));
+                }
+            }
         }
     }
     drop(watcher);
@@ -178,7 +182,7 @@ impl Session<'_> {
         let what = self.home.shown(&self.exercise.main());
         if self.has_keys {
             line(format_args!(
-                "\nWatching {what}. n next, h hint, l list, d diff, r run again, q quit"
+                "\nWatching {what}. n next, h hint, l list, d diff, r run again, x reset, q quit"
             ));
         } else {
             line(format_args!("\nWatching {what}. stdin is no terminal: no keys, Ctrl-C ends it"));
@@ -209,6 +213,10 @@ impl Session<'_> {
             b'l' => progress::progress(self.home)?,
             b'd' => crate::attempt::diff(self.home, &self.exercise)?,
             b'r' => return self.check(),
+            b'x' => {
+                crate::attempt::reset(self.home, &self.exercise)?;
+                return self.check();
+            }
             b'\n' | b'\r' => {}
             _ => line("There is no such key."),
         }

@@ -68,6 +68,69 @@ fn from_start_to_pass() {
 }
 
 #[test]
+fn the_commands_are_told() {
+    let (said, status) = Copy::of(&["ex01"]).course(&["--help"], 10);
+    insta::assert_snapshot!(said);
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn each_way_to_fail_has_its_word() {
+    let copy = Copy::of(&["ex02"]);
+    let solution = fs::read_to_string(copy.path("exercises/solutions/ex02/main.rs")).unwrap();
+    let attempt = |from: &str, to: &str| {
+        assert!(solution.contains(from), "no {from:?} in the solution");
+        fs::write(copy.path(MAIN), solution.replacen(from, to, 1)).unwrap();
+        copy.course(&["check", "ex02"], CHECK_S).0
+    };
+    let said = attempt("    hang_up(client);", "    panic!(\"oh\");");
+    assert_says(&said, &["\nCRASH\n", "has ended by itself", "Next: edit "]);
+    assert!(!said.contains("note: "), "{said}");
+    let helper = "exercises/ex02-read-before-you-close/src/command_line.rs";
+    let text = fs::read_to_string(copy.path(helper)).unwrap();
+    fs::write(copy.path(helper), text + "// Mine.\n").unwrap();
+    let note = format!("note: {helper} is not as it was handed out");
+    let said = attempt("MsgFlags::MSG_DONTWAIT", "MsgFlags::empty()");
+    assert_says(&said, &[&note, "\nSTALL\n", "sleeps in recvfrom on ", "Next: edit "]);
+    // The first server that is started ends at once; all others are right.
+    let once = copy.path("once").display().to_string();
+    let ends = format!(
+        "let once = std::fs::File::create_new({once:?});\n    if once.is_ok() {{\n        \
+         return ExitCode::FAILURE;\n    }}\n    command_line::run("
+    );
+    let said = attempt("command_line::run(", &ends);
+    assert_says(&said, &["1 row once more", "\nFLAKY\n", "Next: cargo course check ex02, when"]);
+}
+
+#[test]
+fn a_watch_without_a_terminal_ends_as_it_is_told() {
+    let copy = Copy::of(&["ex02"]);
+    let arguments = ["watch", "ex02", "--checks", "2", "--poll"];
+    for arguments in [&arguments[..4], &arguments] {
+        copy.put("exercises/solutions/ex02/starter.rs", MAIN);
+        let _ = fs::remove_dir_all(copy.path(".course"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| save_after_the_first_check(&copy));
+            let (said, status) = copy.course(arguments, CHECK_S);
+            assert_says(&said, &["stdin is no terminal: no keys", "NOT STARTED", "\nPASS\n"]);
+            assert_eq!(status, 0);
+        });
+    }
+}
+
+/// An editor that saves the solution when the starter has been checked.
+fn save_after_the_first_check(copy: &Copy) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(CHECK_S);
+    let is_checked = || {
+        fs::read_to_string(copy.path(".course/progress.toml")).is_ok_and(|it| it.contains("checks"))
+    };
+    while !is_checked() && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    copy.put("exercises/solutions/ex02/main.rs", MAIN);
+}
+
+#[test]
 fn what_does_not_compile_is_told_with_the_learners_own_path() {
     let copy = Copy::of(&["ex02"]);
     let text = fs::read_to_string(copy.path(MAIN)).unwrap();
