@@ -82,8 +82,9 @@ fn judged(home: &Home, exercise: &Exercise) -> anyhow::Result<Checked> {
         })
     };
     let found = say::while_waiting("asking", Limits::SERVER.wall, asking)?;
-    if let Some(needs) = found.iter().find_map(|it| it.needs.as_deref()) {
-        line(format_args!("\n{}\n{}", Verdict::NeedsLinux, wrapped(needs, "  ")));
+    let (found, untold): (Vec<Found>, Vec<Found>) =
+        found.into_iter().partition(|it| it.needs.is_none());
+    if lacks_a_target(exercise, &untold) {
         return Ok(only(Verdict::NeedsLinux));
     }
     let wrong: Vec<Found> = found.into_iter().filter(|it| !is_right(it)).collect();
@@ -99,6 +100,21 @@ fn judged(home: &Home, exercise: &Exercise) -> anyhow::Result<Checked> {
     }
     let wrong_again = again(&exe, &questions, exercise, &wrong)?;
     Ok(attempted(exercise, wrong, wrong_again))
+}
+
+/// Tells of the rows that could not be asked: whether one of them is what the exercise is about.
+fn lacks_a_target(exercise: &Exercise, untold: &[Found]) -> bool {
+    let is_target =
+        |it: &Found| exercise.asks.iter().any(|ask| ask.name == it.name && ask.is_target());
+    let lacks = untold.iter().any(is_target);
+    if lacks {
+        line(format_args!("\n{}", Verdict::NeedsLinux));
+    }
+    for Found { name, needs, .. } in untold {
+        let needs = needs.as_deref().unwrap_or_default();
+        line(wrapped(&format!("{name} could not be asked: this machine lacks {needs}"), "  "));
+    }
+    lacks
 }
 
 /// The verdict on an attempt of which these rows were `wrong`, and those of them `wrong_again`.
@@ -197,7 +213,7 @@ fn next(
             format!("Next: read {readme}, edit {main}, cargo course check {id}")
         }
         Verdict::DoesNotCompile => format!("Next: mend {main}, cargo course check {id}"),
-        Verdict::NeedsLinux => "Next: cargo course doctor".into(),
+        Verdict::NeedsLinux => format!("Next: cargo course doctor, then cargo course check {id}"),
         Verdict::Flaky => format!("Next: cargo course check {id}, when nothing else runs"),
         Verdict::Stall | Verdict::WrongAnswer | Verdict::Crash => {
             format!("Next: edit {main}, cargo course check {id}. Stuck? cargo course hint {id}")

@@ -279,9 +279,10 @@ fn write_manifest(
         manifest.insert("lints".into(), lints.clone().into());
     }
     manifest.insert("workspace".into(), Table::new().into());
-    if let Some(profile) = section(&["profile"]) {
-        manifest.insert("profile".into(), profile.clone().into());
-    }
+    // Nobody debugs what is built here, and it is built once: nothing that makes that slower.
+    let lean = [("debug".to_owned(), Value::from(false)), ("incremental".into(), false.into())];
+    let profile = Table::from_iter([("dev".to_owned(), Table::from_iter(lean).into())]);
+    manifest.insert("profile".into(), profile.into());
     let text = toml::to_string(&manifest).context("the scratch crate's manifest")?;
     let lock = read(&home.path("Cargo.lock"))?;
     let has_changed = [

@@ -1,4 +1,5 @@
 //! What runs under limits can do little, and nothing of it is left.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
 //! A new learner's way through two exercises, and every message on it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod common;
 

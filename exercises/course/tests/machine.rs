@@ -1,4 +1,5 @@
 //! What `doctor` says of this machine, and of one that forbids io_uring.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod common;
 
