@@ -7,13 +7,11 @@
 //! In other rows, timing decides whether it is seen.
 //! Hint: Your server ends with an error of its accept. Which of the errors say that no accept can ever succeed again?
 
+#[allow(dead_code, reason = "chapter 06 uses all of it")]
 mod clients;
 mod command_line;
-#[expect(
-    unsafe_code,
-    dead_code,
-    reason = "a buffer that is lent to the kernel is the kernel's to write to; not all of it is used here"
-)]
+#[allow(dead_code, reason = "chapter 06 uses all of it")]
+#[expect(unsafe_code, reason = "a buffer that is lent to the kernel is the kernel's to write to")]
 mod crate_ring;
 mod tight;
 
