@@ -28,6 +28,8 @@ pub mod doctor;
 #[cfg(target_os = "linux")]
 pub mod exercise;
 #[cfg(target_os = "linux")]
+pub mod grade;
+#[cfg(target_os = "linux")]
 pub mod hint;
 #[cfg(target_os = "linux")]
 pub mod home;
@@ -35,6 +37,8 @@ pub mod home;
 pub mod judge;
 #[cfg(target_os = "linux")]
 pub mod misconception;
+#[cfg(target_os = "linux")]
+pub mod new_term;
 #[cfg(target_os = "linux")]
 pub mod progress;
 #[cfg(target_os = "linux")]

@@ -9,7 +9,7 @@ use course::exercise::Exercise;
 use course::home::Home;
 use course::state::State;
 use course::verdict::Verdict;
-use course::{attempt, check, confine, doctor, hint, judge, progress, verify, watch};
+use course::{attempt, check, confine, doctor, grade, hint, judge, progress, verify, watch};
 
 /// The exercises of The Stalled Client, and their checker
 #[derive(Parser)]
@@ -75,6 +75,10 @@ enum Command {
         #[arg(long)]
         show: bool,
     },
+    /// For instructors: grade a submission of the course project
+    Grade(grade::command::Grade),
+    /// For instructors: export the course project for a term
+    NewTerm(grade::command::NewTerm),
 }
 
 /// The whole program: the exit status is 0, 1 where the answer is no, 2 where there is none.
@@ -92,6 +96,9 @@ pub fn main() -> ExitCode {
         }
         Some((first, _)) if first == doctor::WAIT => return doctor::wait(),
         _ => {}
+    }
+    if let Some(status) = grade::hidden(&arguments) {
+        return status;
     }
     let arguments = Arguments::parse();
     told(Home::find(arguments.home.as_deref()).and_then(|home| run(&home, arguments.command)))
@@ -129,6 +136,8 @@ fn run(home: &Home, command: Command) -> anyhow::Result<bool> {
         Command::Verify { exercises, full, show } => {
             return verify::told(home, &exercises, verify::Options { full, show });
         }
+        Command::Grade(command) => command.run(home)?,
+        Command::NewTerm(command) => command.run(home)?,
     }
     Ok(true)
 }

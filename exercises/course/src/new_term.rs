@@ -125,8 +125,11 @@ fn shrink(package: &Path) -> anyhow::Result<()> {
         if name == "Cargo.toml" || name == ".cargo-checksum.json" {
             continue;
         }
-        if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }
-            .with_context(|| path.display().to_string())?;
+        let removed = match path.is_dir() {
+            true => fs::remove_dir_all(&path),
+            false => fs::remove_file(&path),
+        };
+        removed.with_context(|| path.display().to_string())?;
     }
     // Without a target, a manifest is none.
     write(&package.join("src/lib.rs"), "")

@@ -1,6 +1,6 @@
 //! Hostile: starts itself twice, and so on.
 //!
-//! Bounded: five generations, which are 63 processes at most, and each ends by itself after eight
+//! Bounded: five generations, which are 63 processes at most, and each ends by itself after three
 //! seconds.
 
 use std::process::{Command, Stdio};
@@ -21,5 +21,5 @@ fn main() {
             drop(command.spawn());
         }
     }
-    thread::sleep(Duration::from_secs(8));
+    thread::sleep(Duration::from_secs(3));
 }

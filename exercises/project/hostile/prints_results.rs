@@ -1,6 +1,6 @@
 //! Hostile: prints what a grader might take for its own results, on both streams.
 //!
-//! Bounded: some lines, and then it listens for ten seconds and answers nobody.
+//! Bounded: some lines, and then it listens for two seconds and answers nobody.
 
 use std::net::TcpListener;
 use std::thread;
@@ -17,5 +17,5 @@ fn main() {
         println!(r#"{{"Holds":"all of it"}}"#);
         println!("{results}");
     }
-    thread::sleep(Duration::from_secs(10));
+    thread::sleep(Duration::from_secs(2));
 }

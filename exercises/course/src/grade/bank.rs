@@ -61,8 +61,10 @@ pub fn build(home: &Home) -> anyhow::Result<Vec<(String, PathBuf)>> {
     // The variant is not compiled in: `mine` is one that listens to what it is told.
     for (from, to) in [
         (home.path(SOLUTION).join("frame.rs"), "frame.rs"),
+        (home.path(SOLUTION).join("poll.rs"), "poll.rs"),
+        (home.path(SOLUTION).join("ring.rs"), "ring.rs"),
         (home.path(BANK).join("mine.rs"), "mine.rs"),
-        (home.path(BANK).join("common.rs"), "common.rs"),
+        (home.path(BANK).join("right.rs"), "right.rs"),
         (home.path(DERIVE), "mine/derive.rs"),
     ] {
         fs::copy(&from, beside.join(to)).with_context(|| from.display().to_string())?;
@@ -110,7 +112,11 @@ fn meet(test: &Path, server: &Path) -> anyhow::Result<Finding> {
     let server = Server::start(server).context("a server of the bank")?;
     let address = server.address().to_string();
     let mut command = Command::new(course()?);
-    command.arg(student::STUDENT).args(student::arguments(test, &[&address])?);
+    command.arg(student::STUDENT).args(student::arguments(
+        student::DESCRIPTORS,
+        test,
+        &[&address],
+    )?);
     command.env_remove("COURSE_PARAMETERS");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().context("the student's test")?;

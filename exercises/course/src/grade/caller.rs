@@ -1,6 +1,5 @@
 //! A client of a student's server, and that server as the grader runs it.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -35,6 +34,8 @@ pub struct Ground {
     pub dice: Dice,
     /// How many reactors the server is told to have.
     pub reactors: usize,
+    /// How many descriptors it may have.
+    pub descriptors: u64,
 }
 
 /// This machine lacks something, so that nothing was found.
@@ -58,7 +59,7 @@ impl Ground {
     /// The server at `address`: really its own process that listens there.
     pub fn start_at(&self, address: &str) -> anyhow::Result<Server> {
         let reactors = self.reactors.to_string();
-        let arguments = student::arguments(&self.exe, &[address, &reactors])?;
+        let arguments = student::arguments(self.descriptors, &self.exe, &[address, &reactors])?;
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let course = crate::confine::course()?;
         // The name of its hidden command is the first argument, where a server has its address.
@@ -92,21 +93,27 @@ impl Ground {
 }
 
 /// Whether process `pid` itself has open a socket that listens on `port`.
+///
+/// Simplified: where this machine does not let root look into another user's process (a container
+/// without CAP_SYS_PTRACE), it is enough that the socket is that user's.
 fn owns_listener(pid: u32, port: u16) -> bool {
     let ending = format!(":{port:04X}");
     let tables = ["tcp", "tcp6"].map(|it| fs::read_to_string(format!("/proc/{pid}/net/{it}")));
     let text: String = tables.into_iter().flatten().collect();
-    let inodes: HashSet<String> = text
+    let listeners: Vec<(String, &str)> = text
         .lines()
         .filter_map(|line| {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            let [_, local, _, "0A", _, _, _, _, _, inode, ..] = fields[..] else { return None };
-            local.ends_with(&ending).then(|| format!("socket:[{inode}]"))
+            let [_, local, _, "0A", _, _, _, user, _, inode, ..] = fields[..] else { return None };
+            local.ends_with(&ending).then(|| (format!("socket:[{inode}]"), user))
         })
         .collect();
-    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let mut links = open.filter_map(|it| fs::read_link(it.path()).ok());
-    links.any(|it| inodes.contains(it.to_string_lossy().as_ref()))
+    let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        let user = student::nobody().map(|it| it.to_string());
+        return user.is_some_and(|user| listeners.iter().any(|it| it.1 == user));
+    };
+    let mut links = open.flatten().filter_map(|it| fs::read_link(it.path()).ok());
+    links.any(|link| listeners.iter().any(|it| link.to_string_lossy() == it.0.as_str()))
 }
 
 /// One connection.

@@ -15,8 +15,9 @@ use nix::errno::Errno;
 use nix::sys::prctl;
 
 use super::caller::{ANSWER, Ground};
-use super::parameters::Dice;
+use super::parameters::{Dice, Parameters};
 use super::scenarios::Finding;
+use super::student::DESCRIPTORS;
 
 /// The hidden command that traces a server.
 pub const TRACE: &str = "__trace";
@@ -33,8 +34,10 @@ pub fn main(arguments: &[OsString]) -> anyhow::Result<()> {
     prctl::set_dumpable(false).context("prctl(PR_SET_DUMPABLE)")?;
     let [_, exe, parameters, seed] = arguments else { bail!("{TRACE} \"\" EXE PARAMETERS SEED") };
     let dice = Dice::of(&seed.to_string_lossy());
-    let parameters = parameters.to_string_lossy().parse().map_err(anyhow::Error::msg)?;
-    let mut ground = Ground { exe: PathBuf::from(exe), parameters, dice, reactors: 2 };
+    let parameters = parameters.to_string_lossy().parse::<Parameters>();
+    let parameters = parameters.map_err(anyhow::Error::msg)?;
+    let mut ground =
+        Ground { exe: PathBuf::from(exe), parameters, dice, reactors: 2, descriptors: DESCRIPTORS };
     let finding = match traced(&ground) {
         Ok((single, batch)) => Finding::Holds(questions(&mut ground.dice, &single, &batch)),
         Err(error) => Finding::Lacks(format!("{error:#}")),

@@ -14,7 +14,8 @@ use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 
 use super::caller::{Ground, Lacks};
-use super::parameters::Dice;
+use super::parameters::{Dice, Parameters};
+use super::student::DESCRIPTORS;
 
 /// The hidden command that tries one scenario.
 pub const SCENARIO: &str = "__scenario";
@@ -138,12 +139,14 @@ pub fn main(arguments: &[OsString]) -> anyhow::Result<()> {
         bail!("{SCENARIO} NAME EXE PARAMETERS SEED")
     };
     let scenario = named(&name.to_string_lossy())?;
-    let parameters = parameters.to_string_lossy().parse().map_err(anyhow::Error::msg)?;
+    let parameters = parameters.to_string_lossy().parse::<Parameters>();
+    let parameters = parameters.map_err(anyhow::Error::msg)?;
     let mut ground = Ground {
         exe: PathBuf::from(exe),
         parameters,
         dice: Dice::of(&format!("{}{}", seed.to_string_lossy(), scenario.name)),
         reactors: 2,
+        descriptors: DESCRIPTORS,
     };
     let finding = match (scenario.try_it)(&mut ground) {
         Ok(seen) => Finding::Holds(seen),

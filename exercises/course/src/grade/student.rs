@@ -31,22 +31,29 @@ const FILE_BYTES: u64 = 1024 * 1024;
 /// The user whom nothing belongs to.
 const NOBODY: &str = "nobody";
 
-/// What follows the hidden command: the program, and its own arguments.
+/// What follows the hidden command: how many descriptors there may be, the program, and its arguments.
 ///
 /// # Errors
 ///
 /// When the program's path is no text.
-pub fn arguments(exe: &Path, rest: &[&str]) -> anyhow::Result<Vec<String>> {
+pub fn arguments(descriptors: u64, exe: &Path, rest: &[&str]) -> anyhow::Result<Vec<String>> {
     let exe = exe.to_str().context("a path that is no text")?.to_owned();
-    Ok([exe].into_iter().chain(rest.iter().map(|it| (*it).to_owned())).collect())
+    let first = [descriptors.to_string(), exe];
+    Ok(first.into_iter().chain(rest.iter().map(|it| (*it).to_owned())).collect())
 }
 
 /// Whether we can run a submission as somebody else.
 pub fn is_apart() -> bool {
-    getuid().is_root() && matches!(User::from_name(NOBODY), Ok(Some(_)))
+    getuid().is_root() && nobody().is_some()
 }
 
-/// The main function of the hidden command: `PROGRAM ARGUMENTS`.
+/// The number of the user that a submission runs as, where it is not ours.
+pub fn nobody() -> Option<u32> {
+    let user = User::from_name(NOBODY).ok()?;
+    user.filter(|_| getuid().is_root()).map(|it| it.uid.as_raw())
+}
+
+/// The main function of the hidden command: `DESCRIPTORS PROGRAM ARGUMENTS`.
 pub fn main(arguments: &[OsString]) -> ExitCode {
     let error = match become_it(arguments) {
         Ok(never) => match never {},
@@ -57,10 +64,11 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
 }
 
 fn become_it(arguments: &[OsString]) -> anyhow::Result<Infallible> {
-    let [program, rest @ ..] = arguments else { bail!("no program was named") };
+    let [descriptors, program, rest @ ..] = arguments else { bail!("no program was named") };
+    let descriptors = descriptors.to_string_lossy().parse().context("a number of descriptors")?;
     let parent = getppid();
     lower(Resource::RLIMIT_AS, MEMORY_MIB * 1024 * 1024)?;
-    lower(Resource::RLIMIT_NOFILE, DESCRIPTORS)?;
+    lower(Resource::RLIMIT_NOFILE, descriptors)?;
     lower(Resource::RLIMIT_FSIZE, FILE_BYTES)?;
     lower(Resource::RLIMIT_CORE, 0)?;
     match User::from_name(NOBODY).context("getpwnam(nobody)")? {

@@ -139,8 +139,8 @@ pub fn build(home: &Home, staged: &Path, id: &str) -> anyhow::Result<Programs> {
             return Err(format!("src/{file} is not there"));
         }
         let exe = built.program(&format!("{name}-{id}"));
-        let exe = exe.map_err(|error| said(&format!("{error:#}"), staged))?;
-        match foreign(exe, home) {
+        let exe = exe.map_err(|error| said(&format!("{error:#}"), &home.shown(staged)))?;
+        match foreign(exe, home, id) {
             None => Ok(exe.to_owned()),
             Some(path) => Err(format!("it was compiled from a file outside of src: {path}")),
         }
@@ -149,8 +149,8 @@ pub fn build(home: &Home, staged: &Path, id: &str) -> anyhow::Result<Programs> {
 }
 
 /// What the compiler said, with the student's own paths, unless it quotes from somewhere else.
-fn said(text: &str, staged: &Path) -> String {
-    let text = text.replace(&format!("{}/", staged.display()), "src/");
+fn said(text: &str, staged: &str) -> String {
+    let text = text.replace(&format!("{staged}/"), "src/");
     let is_elsewhere = |line: &str| {
         let place =
             line.trim_start().strip_prefix("--> ").or(line.trim_start().strip_prefix("::: "));
@@ -163,20 +163,27 @@ fn said(text: &str, staged: &Path) -> String {
     text
 }
 
-/// A file outside of the submission from which `exe` was made: cargo notes them all beside it.
-fn foreign(exe: &Path, home: &Home) -> Option<String> {
-    let Ok(text) = fs::read_to_string(exe.with_extension("d")) else {
-        return Some("cargo did not say from which files".into());
-    };
-    let folder = home.target().ok()?.join("course");
-    let ours = [home.path("chapters").canonicalize().ok()?, folder];
-    let files = text.lines().filter_map(|it| it.split_once(": ")).flat_map(|it| {
+/// A file outside of the submission from which `exe` was made: cargo notes them all down.
+fn foreign(exe: &Path, home: &Home, id: &str) -> Option<String> {
+    let Ok(target) = home.target() else { return Some("cargo's folder is not there".into()) };
+    let course = target.join("course");
+    let noted = exe.file_name().map(|it| course.join("build/debug").join(it).with_extension("d"));
+    let noted = noted.and_then(|it| fs::read_to_string(it).ok());
+    let folder = course.join(format!("grade-{id}"));
+    // The library that each program may use, and what was taken of the submission.
+    let ours = [home.path("chapters/oddeven"), folder];
+    let ours: Vec<PathBuf> = ours.iter().filter_map(|it| it.canonicalize().ok()).collect();
+    let Some(noted) = noted else { return Some("cargo did not say from which files".into()) };
+    let files = noted.lines().filter_map(|it| it.split_once(": ")).flat_map(|it| {
         // A blank in a path is written with a backslash before it.
         let files = it.1.replace("\\ ", "\0");
         files.split(' ').map(|it| it.replace('\0', " ")).collect::<Vec<_>>()
     });
-    let mut files = files.filter(|it| !it.is_empty());
-    files.find(|it| !ours.iter().any(|ours| Path::new(it).starts_with(ours)))
+    let is_ours = |it: &String| {
+        let path = Path::new(it).canonicalize();
+        path.is_ok_and(|path| ours.iter().any(|ours| path.starts_with(ours)))
+    };
+    files.filter(|it| !it.is_empty()).find(|it| !is_ours(it))
 }
 
 #[cfg(test)]
@@ -199,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_the_compiler_quotes_from_elsewhere_is_not_passed_on() {
-        let staged = Path::new("/x/staged");
+        let staged = "/x/staged";
         assert!(said("error: no\n --> /x/staged/main.rs:1:1\n", staged).contains("src/main.rs"));
         assert!(!said("error: no\n --> /etc/shadow:1:1\n | root\n", staged).contains("root"));
     }

@@ -2,9 +2,9 @@
 //!
 //! Five of them do not.
 
-mod common;
 mod frame;
 mod mine;
+mod right;
 
 use std::process::ExitCode;
 
@@ -12,12 +12,12 @@ use frame::Session;
 use mine::Framing;
 
 fn main() -> ExitCode {
-    common::run(|client| {
+    right::run(|client| {
         let mut session = Session::default();
         let mut bytes = [0; 4096];
-        let mut deadline = common::deadline();
+        let mut deadline = right::deadline();
         while !session.is_over() {
-            let length = common::read_before(deadline, client, &mut bytes)?;
+            let length = right::read_before(deadline, client, &mut bytes)?;
             if length == 0 {
                 session.feed(b"");
             }
@@ -25,14 +25,14 @@ fn main() -> ExitCode {
                 session.feed(std::slice::from_ref(byte));
                 if !session.unsent().is_empty() {
                     send_narrowly(client, &mut session)?;
-                    deadline = common::deadline();
+                    deadline = right::deadline();
                 }
                 if session.is_over() {
                     break;
                 }
             }
         }
-        common::hang_up(client)
+        right::hang_up(client)
     })
 }
 

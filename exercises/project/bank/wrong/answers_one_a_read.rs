@@ -2,21 +2,21 @@
 //!
 //! It may send the next request before that, and one read returns both.
 
-mod common;
 mod frame;
 mod mine;
+mod right;
 
 use std::process::ExitCode;
 
 use frame::Session;
 
 fn main() -> ExitCode {
-    common::run(|client| {
+    right::run(|client| {
         let mut session = Session::default();
         let mut bytes = [0; 4096];
-        let mut deadline = common::deadline();
+        let mut deadline = right::deadline();
         while !session.is_over() {
-            let length = common::read_before(deadline, client, &mut bytes)?;
+            let length = right::read_before(deadline, client, &mut bytes)?;
             // Byte by byte to the first answer; the rest of the piece is lost.
             let answered = session.answered();
             for byte in &bytes[..length] {
@@ -28,10 +28,10 @@ fn main() -> ExitCode {
             if length == 0 {
                 session.feed(b"");
             }
-            if common::send(client, &mut session)? {
-                deadline = common::deadline();
+            if right::send(client, &mut session)? {
+                deadline = right::deadline();
             }
         }
-        common::hang_up(client)
+        right::hang_up(client)
     })
 }

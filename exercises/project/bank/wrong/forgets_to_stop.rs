@@ -2,28 +2,28 @@
 //!
 //! The protocol says when the server does.
 
-mod common;
 mod frame;
 mod mine;
+mod right;
 
 use std::process::ExitCode;
 
 use frame::Session;
 
 fn main() -> ExitCode {
-    common::run(|client| {
+    right::run(|client| {
         let mut session = Session::default();
         let mut bytes = [0; 4096];
-        let mut deadline = common::deadline();
+        let mut deadline = right::deadline();
         loop {
-            let length = common::read_before(deadline, client, &mut bytes)?;
+            let length = right::read_before(deadline, client, &mut bytes)?;
             session.feed(&bytes[..length]);
             let refused = session.unsent().windows(3).any(|it| it == b"ERR");
-            if common::send(client, &mut session)? {
-                deadline = common::deadline();
+            if right::send(client, &mut session)? {
+                deadline = right::deadline();
             }
             if length == 0 || refused {
-                return common::hang_up(client);
+                return right::hang_up(client);
             }
             if session.is_over() {
                 session = Session::default();

@@ -2,9 +2,9 @@
 //!
 //! It has a descriptor, and descriptors run out.
 
-mod common;
 mod frame;
 mod mine;
+mod right;
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -12,14 +12,14 @@ use std::process::ExitCode;
 use frame::Session;
 
 fn main() -> ExitCode {
-    common::run(|mut client| {
+    right::run(|mut client| {
         let mut session = Session::default();
         let mut bytes = [0; 4096];
         while !session.is_over() {
             let length = client.read(&mut bytes)?;
             session.feed(&bytes[..length]);
-            common::send(client, &mut session)?;
+            right::send(client, &mut session)?;
         }
-        common::hang_up(client)
+        right::hang_up(client)
     })
 }

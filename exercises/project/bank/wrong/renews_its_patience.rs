@@ -2,23 +2,23 @@
 //!
 //! A byte now and then holds the server for as long as the client likes.
 
-mod common;
 mod frame;
 mod mine;
+mod right;
 
 use std::process::ExitCode;
 
 use frame::Session;
 
 fn main() -> ExitCode {
-    common::run(|client| {
+    right::run(|client| {
         let mut session = Session::default();
         let mut bytes = [0; 4096];
         while !session.is_over() {
-            let length = common::read_before(common::deadline(), client, &mut bytes)?;
+            let length = right::read_before(right::deadline(), client, &mut bytes)?;
             session.feed(&bytes[..length]);
-            common::send(client, &mut session)?;
+            right::send(client, &mut session)?;
         }
-        common::hang_up(client)
+        right::hang_up(client)
     })
 }

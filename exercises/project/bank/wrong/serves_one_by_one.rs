@@ -2,12 +2,12 @@
 //!
 //! A client that says half a request is not served quickly.
 
-mod common;
 mod frame;
 mod mine;
+mod right;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    common::run_on(|client| drop(common::converse(&client)))
+    right::run_on(|client| drop(right::converse(&client)))
 }

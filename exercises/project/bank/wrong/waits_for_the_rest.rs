@@ -2,30 +2,30 @@
 //!
 //! One that is too long already need not be waited for, and may never be complete.
 
-mod common;
 mod frame;
 mod mine;
+mod right;
 
 use std::process::ExitCode;
 
 use frame::Session;
 
 fn main() -> ExitCode {
-    common::run(|client| {
+    right::run(|client| {
         let mut session = Session::default();
         let mut bytes = [0; 4096];
-        let mut deadline = common::deadline();
+        let mut deadline = right::deadline();
         while !session.is_over() {
-            let length = common::read_before(deadline, client, &mut bytes)?;
+            let length = right::read_before(deadline, client, &mut bytes)?;
             session.feed(&bytes[..length]);
             if session.unsent().windows(3).any(|it| it == b"ERR") && length > 16 {
                 // Judged already; it waits for what the client may still say.
-                while common::read_before(deadline, client, &mut bytes)? > 0 {}
+                while right::read_before(deadline, client, &mut bytes)? > 0 {}
             }
-            if common::send(client, &mut session)? {
-                deadline = common::deadline();
+            if right::send(client, &mut session)? {
+                deadline = right::deadline();
             }
         }
-        common::hang_up(client)
+        right::hang_up(client)
     })
 }
