@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use similar::TextDiff;
 
+use crate::check::after;
 use crate::exercise::Exercise;
 use crate::home::Home;
 use crate::say::line;
@@ -89,8 +90,7 @@ pub fn solution(home: &Home, exercise: &Exercise, give_up: bool) -> anyhow::Resu
     line(read(home, &exercise.solutions.join("WHY.md"))?.trim_end());
     line("\n## From your file to ours\n");
     show(home, &exercise.main(), &exercise.solution(), "yours")?;
-    let all = home.exercises()?;
-    match all.iter().find(|it| it.id != *id && !state.has_passed(&it.id)) {
+    match after(home, id, &state)? {
         Some(other) => line(format_args!("\nNext: cargo course start {}", other.id)),
         None => line("\nNext: cargo course progress"),
     }

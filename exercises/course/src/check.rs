@@ -203,7 +203,7 @@ fn next(
     Ok(match checked.verdict {
         Verdict::Pass => {
             let why = format!("Why it is so: cargo course solution {id}");
-            match home.exercises()?.iter().find(|it| !state.has_passed(&it.id)) {
+            match after(home, id, state)? {
                 Some(other) => format!("{why}\nNext: cargo course start {}", other.id),
                 None => format!("{why}\nThat was the last one. Next: cargo course progress"),
             }
@@ -219,6 +219,18 @@ fn next(
             format!("Next: edit {main}, cargo course check {id}. Stuck? cargo course hint {id}")
         }
     })
+}
+
+/// The exercise to go on to: the first after this one that has not passed, or else the first before it.
+///
+/// # Errors
+///
+/// Those of [`Home::exercises`].
+pub fn after(home: &Home, id: &str, state: &State) -> anyhow::Result<Option<Exercise>> {
+    let all = home.exercises()?;
+    let here = all.iter().position(|it| it.id == id).unwrap_or(0);
+    let order = all.iter().skip(here + 1).chain(all.iter().take(here));
+    Ok(order.into_iter().find(|it| !state.has_passed(&it.id)).cloned())
 }
 
 /// The files beside the learner's that the chapter has too, and has otherwise.

@@ -192,13 +192,11 @@ impl Session<'_> {
     /// Goes on to the next exercise that has not passed, or stays where all have.
     fn next(&mut self) -> anyhow::Result<()> {
         let state = State::read(self.home)?;
-        let all = self.home.exercises()?;
-        let here = all.iter().position(|it| it.id == self.exercise.id).unwrap_or(0);
-        let after = all.iter().skip(here + 1).chain(all.iter().take(here));
-        match after.into_iter().find(|it| !state.has_passed(&it.id)) {
+        match check::after(self.home, &self.exercise.id, &state)? {
             Some(next) => {
-                self.exercise = next.clone();
-                progress::start(self.home, next)
+                progress::start(self.home, &next)?;
+                self.exercise = next;
+                Ok(())
             }
             None => {
                 line("All the others have passed.");
