@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use contract::inject::{Fault, Injection};
 use course::grade::parameters::Parameters;
 use course::grade::results::Results;
+use nix::errno::Errno;
 use tempfile::TempDir;
 
 const SEED: &str = "2027S/alice@example.org";
@@ -111,6 +113,48 @@ fn our_solution_gets_everything() {
     assert!((results.score - 70.0).abs() < 0.01, "{}", results.score);
 }
 
+/// The other choice, and the other half of our solution.
+#[test]
+fn a_defended_choice_gets_everything_that_a_program_gives() {
+    let defended = Submission::solution(SEED);
+    let ring = read(&project("solution/src/ring.rs"));
+    // A ring without an entry is refused, so that epoll serves.
+    defended.put("src/ring.rs", &ring.replace(".build(ENTRIES)", ".build(0)"));
+    defended.put("submission.toml", "student = \"ours\"\nmilestone_4 = \"defended\"\n");
+    let results = defended.graded(SEED, &[]);
+    assert_eq!(lost(&results), [""; 0]);
+    assert_eq!((results.score, most(&results)), (65.0, 65.0));
+    assert!(results.output.contains("given by people"), "{}", results.output);
+}
+
+/// A seccomp filter forbids io_uring to the grader and to all that it starts, as a container does.
+#[test]
+fn where_io_uring_is_forbidden_its_points_are_shared_out() {
+    let solution = Submission::solution(SEED);
+    let out = solution.0.path().join("results.json");
+    let mut command = course();
+    command.arg("grade").arg(solution.0.path()).args(["--seed", SEED, "--out"]).arg(&out);
+    command.args(["--only", "every_reactor_serves,asked_to_stop_it_finishes"]);
+    command.args(["--only", "few_system_calls_per_answer"]);
+    let forbidden = [Fault::Fail(Errno::EPERM); 1000];
+    let pending = Injection::new().on(nix::libc::SYS_io_uring_setup, &forbidden);
+    let pending = pending.install(&mut command).expect("a filter");
+    let mut child = command.stdin(Stdio::null()).spawn().expect("course");
+    drop(command);
+    let injector = pending.attach(child.id()).expect("the filter's descriptor");
+    assert!(child.wait().expect("course").success());
+    assert!(injector.made(nix::libc::SYS_io_uring_setup) > 0, "nobody asked for a ring");
+    let results: Results = serde_json::from_str(&read(&out)).expect("results of that form");
+    assert!((results.score - 10.0).abs() < 0.01, "{results:#?}");
+    assert!((most(&results) - 10.0).abs() < 0.01, "{results:#?}");
+    assert!(results.output.contains("were shared out"), "{}", results.output);
+}
+
+#[test]
+fn the_template_shows_the_variant_of_nobody() {
+    assert_eq!(read(&project("template/src/mine.rs")), mine("0000X/YOUR-NAME"));
+}
+
 #[test]
 fn our_solution_serves_every_kind_of_variant() {
     use std::mem::discriminant;
@@ -148,7 +192,7 @@ fn a_server_that_hangs_gets_a_part() {
     let right = read(&project("solution/src/frame.rs"));
     let wrong = right.replace(
         "    if numbers.len() > NUMBERS_MAX {\n",
-        "    while numbers == [b\"12\", b\"30\", b\"8\"] {}\n    if numbers.len() > NUMBERS_MAX {\n",
+        "    while numbers == [&b\"12\"[..], b\"30\", b\"8\"] {}\n    if numbers.len() > NUMBERS_MAX {\n",
     );
     assert_ne!(right, wrong);
     hangs.put("src/frame.rs", &wrong);

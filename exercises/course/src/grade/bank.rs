@@ -67,7 +67,12 @@ pub fn build(home: &Home) -> anyhow::Result<Vec<(String, PathBuf)>> {
         (home.path(BANK).join("right.rs"), "right.rs"),
         (home.path(DERIVE), "mine/derive.rs"),
     ] {
-        fs::copy(&from, beside.join(to)).with_context(|| from.display().to_string())?;
+        // Another grader may be reading it: written only when it differs.
+        let (text, to) = (fs::read(&from), beside.join(to));
+        let text = text.with_context(|| from.display().to_string())?;
+        if fs::read(&to).ok().as_ref() != Some(&text) {
+            fs::write(&to, text).with_context(|| to.display().to_string())?;
+        }
     }
     let program = |name: &str, main: PathBuf| Program {
         name: program_name(name),

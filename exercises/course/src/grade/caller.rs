@@ -63,8 +63,12 @@ impl Ground {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let course = crate::confine::course()?;
         // The name of its hidden command is the first argument, where a server has its address.
-        let server = Server::start_with_options(&course, student::STUDENT, &arguments)
-            .map_err(|error| anyhow!("{error:#}").context("the server did not start"))?;
+        let server =
+            Server::start_with_options(&course, student::STUDENT, &arguments).map_err(|error| {
+                // Which program it was before it became the student's is nothing to them.
+                let said = format!("{error:#}").replace(&course.display().to_string(), "it");
+                anyhow!(said).context("the server did not start")
+            })?;
         let port = server.address().port();
         ensure!(server.address().ip().is_loopback(), "it listens at {}", server.address());
         ensure!(

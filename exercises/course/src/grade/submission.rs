@@ -139,7 +139,10 @@ pub fn build(home: &Home, staged: &Path, id: &str) -> anyhow::Result<Programs> {
             return Err(format!("src/{file} is not there"));
         }
         let exe = built.program(&format!("{name}-{id}"));
-        let exe = exe.map_err(|error| said(&format!("{error:#}"), &home.shown(staged)))?;
+        let exe = exe.map_err(|error| {
+            let text = format!("{error:#}").replace(&format!("-{id}"), "");
+            said(&text, &home.shown(staged))
+        })?;
         match foreign(exe, home, id) {
             None => Ok(exe.to_owned()),
             Some(path) => Err(format!("it was compiled from a file outside of src: {path}")),
