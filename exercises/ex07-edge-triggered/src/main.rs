@@ -100,8 +100,10 @@ fn serve(listener: &OwnedFd) -> anyhow::Result<()> {
                 }
             // An event without a client is one of this batch for a client that is already gone.
             } else if let Some(client) = clients.get_mut(&token) {
-                // Whatever it says (IN, OUT, RDHUP, HUP, ERR), the calls say it better.
-                if !matches!(converse(client), Ok(Turn::Over) | Err(Errno::EAGAIN | Errno::EINTR)) {
+                // It has half-closed: this is its last turn.
+                let is_last = event.events().contains(EpollFlags::EPOLLRDHUP);
+                let turn = converse(client, is_last);
+                if !matches!(turn, Ok(Turn::Over) | Err(Errno::EAGAIN | Errno::EINTR)) {
                     clients.remove(&token);
                 } else if !client.session.unsent().is_empty() {
                     let interest = EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
@@ -167,9 +169,10 @@ fn accept(listener: &OwnedFd) -> anyhow::Result<(Vec<OwnedFd>, More)> {
     Ok((sockets, More::Later))
 }
 
-/// Edges: reported once, when it becomes readable.
+/// Edges: reported once, when it becomes readable, or when the client has half-closed.
 fn readable(token: u64) -> EpollEvent {
-    EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, token)
+    let interest = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+    EpollEvent::new(interest, token)
 }
 
 /// What became of a client in its turn.
@@ -181,22 +184,28 @@ enum Turn {
 }
 
 /// One turn of a client: a share of its request is read, and its answer is sent as far as that goes
-/// without waiting.
-fn converse(Client { socket, session }: &mut Client) -> nix::Result<Turn> {
-    if session.unsent().is_empty() {
-        let mut bytes = [0; SHARE_BYTES];
-        let length = socket::recv(socket.as_raw_fd(), &mut bytes, MsgFlags::empty())?;
-        session.feed(&bytes[..length]);
+/// without waiting. The last turn of one that has half-closed goes to the end: nothing more will come
+/// that could be reported.
+fn converse(Client { socket, session }: &mut Client, is_last: bool) -> nix::Result<Turn> {
+    loop {
+        if session.unsent().is_empty() {
+            let mut bytes = [0; SHARE_BYTES];
+            let length = socket::recv(socket.as_raw_fd(), &mut bytes, MsgFlags::empty())?;
+            session.feed(&bytes[..length]);
+        }
+        while !session.unsent().is_empty() {
+            let length =
+                socket::send(socket.as_raw_fd(), session.unsent(), MsgFlags::MSG_NOSIGNAL)?;
+            session.sent(length);
+        }
+        if session.is_done() {
+            hang_up(socket);
+            return Ok(Turn::Last);
+        }
+        if !is_last {
+            return Ok(Turn::Over);
+        }
     }
-    while !session.unsent().is_empty() {
-        let length = socket::send(socket.as_raw_fd(), session.unsent(), MsgFlags::MSG_NOSIGNAL)?;
-        session.sent(length);
-    }
-    if !session.is_done() {
-        return Ok(Turn::Over);
-    }
-    hang_up(socket);
-    Ok(Turn::Last)
 }
 
 fn hang_up(client: &OwnedFd) {
