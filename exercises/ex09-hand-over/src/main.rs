@@ -4,7 +4,7 @@
 //! newcomer, and that is all.
 
 mod command_line;
-mod group;
+mod leave;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -43,15 +43,13 @@ struct Client {
 
 fn main() -> ExitCode {
     command_line::run([], |address, []| {
-        let elders = group::Elders::on(address);
-        elders.sentence().into_iter().for_each(command_line::say);
         // Blocked, they do not end us: they are one more thing that epoll tells of.
         let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
         signals.thread_block().context("sigprocmask")?;
         let stop = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("signalfd")?;
         let listener = listen(address)?;
         command_line::announce(&listener)?;
-        serve(listener, &stop, &elders)
+        serve(listener, &stop)
     })
 }
 
@@ -75,7 +73,7 @@ fn listen(address: SocketAddr) -> anyhow::Result<OwnedFd> {
     Ok(listener)
 }
 
-fn serve(listener: OwnedFd, stop: &SignalFd, elders: &group::Elders) -> anyhow::Result<()> {
+fn serve(listener: OwnedFd, stop: &SignalFd) -> anyhow::Result<()> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll_create1")?;
     epoll.add(&listener, readable(LISTENER)).context("epoll_ctl(ADD, listener)")?;
     epoll.add(stop, readable(STOP)).context("epoll_ctl(ADD, stop)")?;
@@ -96,7 +94,7 @@ fn serve(listener: OwnedFd, stop: &SignalFd, elders: &group::Elders) -> anyhow::
             let token = event.data();
             if token == STOP {
                 // Whoever comes from now on comes to the newcomer: there is nobody left for us to serve.
-                return group::leave(&listener, 1, elders);
+                return leave::give_new_clients_to_the_newcomer(&listener);
             } else if token == LISTENER {
                 let (sockets, more) = accept(&listener)?;
                 for socket in sockets {

@@ -4,7 +4,7 @@
 //! closed, then the last clients are finished or let go.
 
 mod command_line;
-mod group;
+mod leave;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -43,15 +43,13 @@ struct Client {
 
 fn main() -> ExitCode {
     command_line::run([], |address, []| {
-        let elders = group::Elders::on(address);
-        elders.sentence().into_iter().for_each(command_line::say);
         // Blocked, they do not end us: they are one more thing that epoll tells of.
         let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
         signals.thread_block().context("sigprocmask")?;
         let stop = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("signalfd")?;
         let listener = listen(address)?;
         command_line::announce(&listener)?;
-        serve(listener, &stop, &elders)
+        serve(listener, &stop)
     })
 }
 
@@ -75,7 +73,7 @@ fn listen(address: SocketAddr) -> anyhow::Result<OwnedFd> {
     Ok(listener)
 }
 
-fn serve(listener: OwnedFd, stop: &SignalFd, elders: &group::Elders) -> anyhow::Result<()> {
+fn serve(listener: OwnedFd, stop: &SignalFd) -> anyhow::Result<()> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll_create1")?;
     epoll.add(&listener, readable(LISTENER)).context("epoll_ctl(ADD, listener)")?;
     epoll.add(stop, readable(STOP)).context("epoll_ctl(ADD, stop)")?;
@@ -100,7 +98,7 @@ fn serve(listener: OwnedFd, stop: &SignalFd, elders: &group::Elders) -> anyhow::
                 && (token == LISTENER || token == STOP)
             {
                 if token == STOP && !is_leaving {
-                    group::leave(listener, 1, elders)?; // From here on nobody new comes to us.
+                    leave::give_new_clients_to_the_newcomer(listener)?;
                     is_leaving = true;
                 }
                 let (sockets, more) = accept(listener)?;

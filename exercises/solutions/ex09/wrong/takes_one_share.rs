@@ -6,7 +6,7 @@
 //! Hint: You accept once and close the listener. How many clients does one accept take in, and how do you know that the queue is empty?
 
 mod command_line;
-mod group;
+mod leave;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -45,15 +45,13 @@ struct Client {
 
 fn main() -> ExitCode {
     command_line::run([], |address, []| {
-        let elders = group::Elders::on(address);
-        elders.sentence().into_iter().for_each(command_line::say);
         // Blocked, they do not end us: they are one more thing that epoll tells of.
         let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
         signals.thread_block().context("sigprocmask")?;
         let stop = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("signalfd")?;
         let listener = listen(address)?;
         command_line::announce(&listener)?;
-        serve(listener, &stop, &elders)
+        serve(listener, &stop)
     })
 }
 
@@ -77,7 +75,7 @@ fn listen(address: SocketAddr) -> anyhow::Result<OwnedFd> {
     Ok(listener)
 }
 
-fn serve(listener: OwnedFd, stop: &SignalFd, elders: &group::Elders) -> anyhow::Result<()> {
+fn serve(listener: OwnedFd, stop: &SignalFd) -> anyhow::Result<()> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll_create1")?;
     epoll.add(&listener, readable(LISTENER)).context("epoll_ctl(ADD, listener)")?;
     epoll.add(stop, readable(STOP)).context("epoll_ctl(ADD, stop)")?;
@@ -102,7 +100,7 @@ fn serve(listener: OwnedFd, stop: &SignalFd, elders: &group::Elders) -> anyhow::
                 && (token == LISTENER || token == STOP)
             {
                 if token == STOP && !is_leaving {
-                    group::leave(listener, 1, elders)?; // From here on nobody new comes to us.
+                    leave::give_new_clients_to_the_newcomer(listener)?;
                     is_leaving = true;
                 }
                 let (sockets, more) = accept(listener)?;
