@@ -31,6 +31,10 @@ const GRADER: [&str; 6] = [
     "exercises/project/bank",
 ];
 
+/// What cargo is told: to ask nobody.
+const VENDORED: &str = "[source.crates-io]\nreplace-with = \"vendored-sources\"\n\n\
+    [source.vendored-sources]\ndirectory = \"vendor\"\n";
+
 /// Exports the template for the term `seed` to `out`, which must not be there yet or be empty.
 ///
 /// # Errors
@@ -75,7 +79,9 @@ pub fn export_gradescope(home: &Home, seed: &str, out: &Path) -> anyhow::Result<
     }
     write(&grader.join("exercises/solutions/README.md"), "A grader has no exercises.\n")?;
     write(&grader.join("Cargo.toml"), &manifest(&read(&home.path("Cargo.toml"))?)?)?;
-    copy(&home.path("Cargo.lock"), &grader.join("Cargo.lock"))?;
+    for folder in [&grader, &grader.join(TEMPLATE)] {
+        copy(&home.path("Cargo.lock"), &folder.join("Cargo.lock"))?;
+    }
     vendor(&grader)?;
     line(format_args!(
         "the assignment is in {0}: `cd {0} && zip -qr ../autograder.zip .`",
@@ -101,14 +107,13 @@ fn manifest(ours: &str) -> anyhow::Result<String> {
 fn vendor(grader: &Path) -> anyhow::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["vendor", "--quiet", "vendor"]).current_dir(grader);
+    // A submission may depend on more than the grader does.
+    let template = Path::new(TEMPLATE).join("Cargo.toml");
+    command.args(["vendor", "--quiet", "--sync"]).arg(template).arg("vendor").current_dir(grader);
     let output = command.output().context("cargo vendor")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "cargo vendor: {}", said.trim());
-    let settings = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(settings.contains("vendored-sources"), "cargo vendor did not say how to use it");
-    // An absolute path would be one of this machine.
-    write(&grader.join(".cargo/config.toml"), &settings)?;
+    write(&grader.join(".cargo/config.toml"), VENDORED)?;
     for entry in fs::read_dir(grader.join("vendor")).context("vendor")?.flatten() {
         if entry.file_name().to_string_lossy().starts_with("windows") {
             shrink(&entry.path())?;

@@ -287,6 +287,40 @@ fn edit_tests(hostile: &Submission) {
     hostile.put("results.json", "{\"score\":100.0,\"tests\":[]}");
 }
 
+/// The two scripts in a folder laid out as Gradescope's, with a grader that is built already.
+#[test]
+fn gradescope_finds_results_where_it_looks() {
+    use std::os::unix::fs::symlink;
+    let starter = Submission::starter();
+    let root = TempDir::new().expect("a folder");
+    let inside = |path: &str| root.path().join(path);
+    for folder in ["source/grader/target/debug", "submission", "results"] {
+        fs::create_dir_all(inside(folder)).expect("a folder");
+    }
+    let program = inside("source/grader/target/debug/course");
+    symlink(env!("CARGO_BIN_EXE_course"), program).expect("a link");
+    symlink(starter.0.path().join("src"), inside("submission/src")).expect("a link");
+    fs::write(inside("source/term"), "2027S\n").expect("a file");
+    let run = |metadata: &str| -> serde_json::Value {
+        fs::write(inside("submission_metadata.json"), metadata).expect("a file");
+        let mut script = Command::new(project("gradescope/run_autograder"));
+        script.env("AUTOGRADER", root.path()).stdin(Stdio::null());
+        let output = script.output().expect("bash");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "apt-get install jq, if that is missing: {said}");
+        serde_json::from_str(&read(&inside("results/results.json"))).expect("JSON")
+    };
+    let results = run(r#"{"users":[{"email":"alice@example.org","id":7}]}"#);
+    let results: Results = serde_json::from_value(results).expect("results of that form");
+    assert_eq!((results.score, most(&results)), (0.0, 70.0));
+    assert!(results.output.contains("2027S/alice@example.org"), "{}", results.output);
+    assert!(!inside("results/results.oral.md").exists(), "the questions are not the student's");
+    // Nobody is named: a sentence, and no points.
+    let results = run(r#"{"users":[]}"#);
+    assert_eq!(results["score"], 0);
+    assert!(results["output"].as_str().is_some_and(|it| it.contains("no student")));
+}
+
 /// The other way to the grader's files: a module with a path, which the compiler notes down.
 #[test]
 fn a_module_from_elsewhere_is_seen() {
