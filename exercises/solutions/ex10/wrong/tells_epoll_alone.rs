@@ -69,6 +69,8 @@ fn main() -> ExitCode {
                 });
             }
             ready.wait();
+            // So that the reactors sleep when the first client comes: what they do then is the point here.
+            thread::sleep(Duration::from_millis(50));
             end_all(command_line::announce(&listener).and_then(|()| door(&listener, &reactors)))
         })
     })
