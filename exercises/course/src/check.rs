@@ -73,7 +73,7 @@ fn judged(home: &Home, exercise: &Exercise) -> anyhow::Result<Checked> {
         return Ok(only(Verdict::DoesNotCompile));
     }
     let exe = built.program(&exercise.id)?.to_owned();
-    let questions = questions(home, exercise, &built)?;
+    let questions = questions(exercise, &built)?;
     let solution = |name: &str| exercise.asks.iter().find(|it| it.name == name);
     let is_right = |it: &Found| solution(&it.name).is_some_and(|ask| ask.solution == it.words);
     let asking = || {
@@ -315,11 +315,7 @@ fn server(home: &Home, name: &str) -> anyhow::Result<Program> {
 /// # Errors
 ///
 /// When a server that a test has to meet was not built.
-pub fn questions(
-    _home: &Home,
-    exercise: &Exercise,
-    built: &Built,
-) -> anyhow::Result<Vec<Question>> {
+pub fn questions(exercise: &Exercise, built: &Built) -> anyhow::Result<Vec<Question>> {
     let question = |ask: &Ask| match exercise.kind {
         Kind::Test => {
             let exe = built.program(&ask.name)?.to_owned();

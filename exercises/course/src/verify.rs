@@ -88,8 +88,8 @@ pub fn verify(home: &Home, names: &[String], options: Options) -> anyhow::Result
         problems.extend(told.map(|(name, why)| format!("clippy on {name}:\n{why}")));
     }
     let repeats = if options.full { 10 } else { 3 };
-    let quiet = jobs(home, &entries, &built, |it| (it != Who::Solution).into());
-    let loaded = jobs(home, &entries, &built, |it| if it == Who::Solution { repeats } else { 0 });
+    let quiet = jobs(&entries, &built, |it| (it != Who::Solution).into());
+    let loaded = jobs(&entries, &built, |it| if it == Who::Solution { repeats } else { 0 });
     line(format_args!(
         "built in {} s; asking {} questions, {AT_ONCE} at once …",
         start.elapsed().as_secs(),
@@ -159,15 +159,10 @@ fn programs(home: &Home, entries: &[Entry]) -> anyhow::Result<Vec<Program>> {
 }
 
 /// The questions to everybody, so often as `times` says.
-fn jobs<'a>(
-    home: &Home,
-    entries: &[Entry],
-    built: &'a Built,
-    times: impl Fn(Who) -> usize,
-) -> Vec<Job<'a>> {
+fn jobs<'a>(entries: &[Entry], built: &'a Built, times: impl Fn(Who) -> usize) -> Vec<Job<'a>> {
     let mut jobs = Vec::new();
     for (exercise, entry) in entries.iter().enumerate() {
-        let Ok(questions) = crate::check::questions(home, &entry.exercise, built) else { continue };
+        let Ok(questions) = crate::check::questions(&entry.exercise, built) else { continue };
         for who in everybody(entry) {
             let Ok(exe) = built.program(&program_name(entry, who)) else { continue };
             // Where timing decides the others, only the row that is named can be held.
