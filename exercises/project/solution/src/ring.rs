@@ -117,8 +117,8 @@ impl<'a> Reactor<'a> {
 
     /// Hands in what was pushed and waits until something has completed, or a deadline has come.
     fn enter(&mut self) -> anyhow::Result<()> {
-        let waiting = |it: &&Box<Client>| !it.is_late;
-        let deadlines = self.clients.values().filter(waiting).map(|it| it.deadline);
+        let waiting = self.clients.values().filter(|it| !it.is_late);
+        let deadlines = waiting.map(|it| it.deadline);
         let first = deadlines.chain(self.pause).min();
         let left = first.map(|it| it.saturating_duration_since(Instant::now()));
         let time = Timespec::from(left.unwrap_or(Duration::from_secs(3600)));
