@@ -95,11 +95,11 @@ fn judged(home: &Home, exercise: &Exercise) -> anyhow::Result<Checked> {
             home.shown(&exercise.main()),
             Verdict::of_all(&wrong)
         ));
-        tell(exercise, &wrong);
+        tell(home, exercise, &wrong);
         return Ok(Checked { verdict: Verdict::NotStarted, wrong });
     }
     let wrong_again = again(&exe, &questions, exercise, &wrong)?;
-    Ok(attempted(exercise, wrong, wrong_again))
+    Ok(attempted(home, exercise, wrong, wrong_again))
 }
 
 /// Tells of the rows that could not be asked: whether one of them is what the exercise is about.
@@ -118,7 +118,12 @@ fn lacks_a_target(exercise: &Exercise, untold: &[Found]) -> bool {
 }
 
 /// The verdict on an attempt of which these rows were `wrong`, and those of them `wrong_again`.
-fn attempted(exercise: &Exercise, wrong: Vec<Found>, wrong_again: Vec<Found>) -> Checked {
+fn attempted(
+    home: &Home,
+    exercise: &Exercise,
+    wrong: Vec<Found>,
+    wrong_again: Vec<Found>,
+) -> Checked {
     let verdict = match (wrong.is_empty(), wrong_again.is_empty()) {
         (true, _) => Verdict::Pass,
         (false, true) => Verdict::Flaky,
@@ -135,7 +140,7 @@ fn attempted(exercise: &Exercise, wrong: Vec<Found>, wrong_again: Vec<Found>) ->
     } else {
         wrong_again
     };
-    tell(exercise, &wrong);
+    tell(home, exercise, &wrong);
     Checked { verdict, wrong }
 }
 
@@ -165,7 +170,7 @@ fn again(
 
 /// Tells what was seen of the rows that are wrong: the first at length, as far as it is a stall, the
 /// others by name.
-fn tell(exercise: &Exercise, wrong: &[Found]) {
+fn tell(home: &Home, exercise: &Exercise, wrong: &[Found]) {
     let verdict = Verdict::of_all(wrong);
     let is_first = |it: &&Found| Verdict::of(it) == verdict;
     // Of those that have a sentence, the row that the exercise is about.
@@ -173,12 +178,28 @@ fn tell(exercise: &Exercise, wrong: &[Found]) {
         |it: &&Found| exercise.asks.iter().any(|ask| ask.name == it.name && ask.is_target());
     let first = wrong.iter().filter(is_first).find(target).or(wrong.iter().find(is_first));
     let Some(first) = first else { return };
-    line(wrapped(&format!("{}: {}. {}", first.name, first.words, first.seen), "  "));
+    let seen = with_known_paths(home, exercise, &first.seen);
+    line(wrapped(&format!("{}: {}. {seen}", first.name, first.words), "  "));
     let others: Vec<&str> =
         wrong.iter().filter(|it| it.name != first.name).map(|it| it.name.as_str()).collect();
     if !others.is_empty() {
         line(wrapped(&format!("Not as they are to be either: {}.", others.join(", ")), "  "));
     }
+}
+
+/// `text` with the learner's own paths in the place of those of the scratch crate, and without what Rust
+/// says below a panic.
+fn with_known_paths(home: &Home, exercise: &Exercise, text: &str) -> String {
+    let Exercise { id, .. } = exercise;
+    let text = text.replace(&format!("programs/{id}/main.rs"), &home.shown(&exercise.main()));
+    let text = text.replace(
+        "\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace",
+        "",
+    );
+    let ours = format!("/bin/{id} ");
+    let words =
+        text.split_inclusive(' ').map(|it| if it.ends_with(&ours) { &ours[5..] } else { it });
+    words.collect()
 }
 
 /// One line of the list: `[ok]        half_a_line_stalls_nobody: holds`.

@@ -74,7 +74,10 @@ fn misconception(exercise: &Exercise, state: &State) -> anyhow::Result<()> {
         line(wrapped(&format!("It fails in a way of its own: {}.", rows.join(", ")), ""));
         line("No attempt that we have seen before fails so.");
     } else {
-        line("An attempt that fails in the same way rests on this idea:");
+        line(match alike.len() {
+            1 => "An attempt that fails in the same way rests on this idea:",
+            _ => "Attempts that fail in the same way rest on these ideas; which is yours?",
+        });
         for wrong in alike {
             line("");
             line(wrapped(&format!("“{}”", wrong.misconception), "  "));

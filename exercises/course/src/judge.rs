@@ -122,7 +122,8 @@ pub fn ask_confined(
         limits: Limits::SERVER,
         arguments: vec![JUDGE.into(), exe.into(), question.into()],
         folder: folder.to_owned(),
-        variables: Vec::new(),
+        // Of a server that panics, the sentence is wanted and no more.
+        variables: vec![("RUST_BACKTRACE".into(), "0".into())],
     };
     let mut answers: Vec<Found> = Vec::new();
     let ended = confined.run(|line| {

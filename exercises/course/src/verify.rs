@@ -101,7 +101,7 @@ pub fn verify(home: &Home, names: &[String], options: Options) -> anyhow::Result
     if names.is_empty() {
         problems.extend(empty_rows(&entries, &found));
     }
-    line(format_args!("{} exercises, {} s in all", entries.len(), start.elapsed().as_secs()));
+    line(format_args!("exercises: {}, in {} s", entries.len(), start.elapsed().as_secs()));
     Ok(problems)
 }
 
