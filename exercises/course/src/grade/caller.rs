@@ -112,12 +112,13 @@ fn owns_listener(pid: u32, port: u16) -> bool {
             local.ends_with(&ending).then(|| (format!("socket:[{inode}]"), user))
         })
         .collect();
-    let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links: Vec<_> = open.filter_map(|it| fs::read_link(it.path()).ok()).collect();
+    if links.is_empty() {
         let user = student::nobody().map(|it| it.to_string());
         return user.is_some_and(|user| listeners.iter().any(|it| it.1 == user));
-    };
-    let mut links = open.flatten().filter_map(|it| fs::read_link(it.path()).ok());
-    links.any(|link| listeners.iter().any(|it| link.to_string_lossy() == it.0.as_str()))
+    }
+    links.iter().any(|link| listeners.iter().any(|it| link.to_string_lossy() == it.0.as_str()))
 }
 
 /// One connection.
