@@ -112,7 +112,9 @@ pub fn doctor(home: &Home) -> anyhow::Result<bool> {
             line(format_args!("  {}", crate::ELSEWHERE));
         } else {
             line(format_args!("  {}", crate::NEWER));
-            line("  (this kernel is the reason, and a container has the kernel of its host; clone anew in there)");
+            line(
+                "  (this kernel is the reason, and a container has the kernel of its host; clone anew in there)",
+            );
         }
         line("Next: cargo course start, for the chapters that run here");
     }
@@ -142,7 +144,7 @@ fn good_if(is_so: bool, good: impl Into<String>, otherwise: impl Into<String>) -
 
 fn findings(home: &Home, release: &str, machine: &str) -> Vec<Finding> {
     vec![
-        kind_of_machine(release, machine),
+        kind_of_machine(&home.path(""), release, machine),
         somaxconn(),
         descriptors(),
         outcome(
@@ -204,16 +206,22 @@ fn tool(name: &str, remedy: &str) -> Finding {
 }
 
 /// Linux on itself, in WSL or in a container.
-fn kind_of_machine(release: &str, machine: &str) -> Finding {
+fn kind_of_machine(home: &Path, release: &str, machine: &str) -> Finding {
     let linux = format!("Linux {release} on {machine}");
     let name = release.to_lowercase();
     if name.contains("microsoft") {
-        let two = name.contains("wsl2");
-        let clone = "keep the clone in its own file system, not below /mnt/c";
+        if !name.contains("wsl2") {
+            return Finding::Note(format!(
+                "{linux}: WSL 1, which is no Linux kernel: wsl --set-version Ubuntu 2"
+            ));
+        }
         return good_if(
-            two,
-            format!("{linux}: WSL 2; {clone}"),
-            format!("{linux}: WSL 1 is no Linux kernel: wsl --set-version Ubuntu 2"),
+            !home.starts_with("/mnt"),
+            format!("{linux}: WSL 2"),
+            format!(
+                "{linux}: WSL 2, and the clone is on a drive of Windows, where builds are slow and \
+                 changes are not told: clone into the home folder of the Linux"
+            ),
         );
     }
     let init = fs::read("/proc/1/environ").unwrap_or_default();
@@ -364,6 +372,19 @@ fn remedy(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn windows_is_recognised_by_its_kernel() {
+        let told = |home: &str, release| match kind_of_machine(Path::new(home), release, "x86_64") {
+            Finding::Good(text) => (true, text),
+            Finding::Note(text) | Finding::Bad(text) => (false, text),
+        };
+        let two = "5.15.167.4-microsoft-standard-WSL2";
+        assert_eq!(told("/clone", two), (true, format!("Linux {two} on x86_64: WSL 2")));
+        assert!(told("/mnt/c/a", two).1.contains("clone into the home folder"));
+        let (is_good, text) = told("/clone", "4.4.0-19041-Microsoft");
+        assert!(!is_good && text.contains("--set-version"), "{text}");
+    }
 
     #[test]
     fn versions_are_found_and_compared() {
