@@ -97,6 +97,11 @@ fn folder_package_page_and_readme_agree() {
 }
 
 #[test]
+fn exercises_are_all_of_one_shape() {
+    none(misshapen(&TREE));
+}
+
+#[test]
 fn the_top_level_is_what_it_was() {
     none(strangers(&TREE));
 }
@@ -217,7 +222,7 @@ impl Tree {
         for entry in fs::read_dir(root.join(folder))? {
             let entry = entry?;
             let path = format!("{folder}{}", entry.file_name().to_string_lossy());
-            if path == ".git" || is_ignored(&path, ignore) {
+            if path == ".git" || is_ignored(&path, ignore) || is_the_learners(&path) {
                 continue;
             }
             if entry.file_type()?.is_dir() {
@@ -259,6 +264,12 @@ fn is_ignored(path: &str, ignore: &str) -> bool {
         (_, Some(ending)) => !ending.is_empty() && path.ends_with(ending),
         _ => false,
     })
+}
+
+/// Whether a learner writes the file at `path`, who is held to no rule of this house. What is handed out is
+/// held to them in `exercises/solutions/exNN/starter.rs`.
+fn is_the_learners(path: &str) -> bool {
+    path.starts_with("exercises/ex") && path.ends_with("/src/main.rs")
 }
 
 fn root() -> PathBuf {
@@ -313,6 +324,82 @@ fn disagreeing(tree: &Tree) -> Vec<Problem> {
                 1,
                 format!("there is no folder chapters/{name}: rename one"),
             ));
+        }
+    }
+    problems
+}
+
+/// The exercises whose names do not agree, whose test is not like the others', or whose helper files are not
+/// their chapter's. What they ask, and whether it is so, is for `cargo course verify` to say.
+fn misshapen(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let folders = tree.folders("exercises/").into_iter().filter(|it| it.starts_with("ex"));
+    let mut ids = BTreeSet::new();
+    for folder in folders {
+        let id = folder.split('-').next().unwrap_or(folder);
+        ids.insert(id);
+        let manifest = format!("exercises/{folder}/Cargo.toml");
+        if !tree.get(&manifest).is_some_and(|it| it.contains(&format!("\nname = \"{id}\"\n"))) {
+            problems.push(problem(&manifest, 1, format!("call the package {id}, as its folder")));
+        }
+        let test = format!("exercises/{folder}/tests/contract.rs");
+        let text = tree.get(&format!("exercises/{folder}/exercise.toml")).unwrap_or_default();
+        let what = if text.contains("\nkind = \"test\"\n") { "servers" } else { "rows" };
+        if tree.get(&test) != Some(test_of_exercise(id, what).as_str()) {
+            problems.push(problem(
+                &test,
+                1,
+                "be as those of the other exercises, but for the number",
+            ));
+        }
+        problems.extend(drifted(tree, folder));
+        if tree.get(&format!("exercises/solutions/{id}/main.rs")).is_none() {
+            let path = format!("exercises/solutions/{id}/main.rs");
+            problems.push(problem(
+                &path,
+                1,
+                format!("exercises/{folder} has no solution: write it"),
+            ));
+        }
+    }
+    for id in tree.folders("exercises/solutions/").into_iter().filter(|it| !ids.contains(it)) {
+        let path = format!("exercises/solutions/{id}");
+        problems.push(problem(&path, 1, format!("there is no exercise {id}: remove its solution")));
+    }
+    problems
+}
+
+/// What `tests/contract.rs` of an exercise is, to the last byte.
+fn test_of_exercise(id: &str, what: &str) -> String {
+    let number = id.trim_start_matches("ex");
+    format!(
+        "//! Holds exercise {number} to its {what}, as they are when it is solved: red until then.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {{
+    contract::harness::exercise(
+        \"{id}\",
+        include_str!(\"../exercise.toml\"),
+        env!(\"CARGO_BIN_EXE_{id}\"),
+    )
+}}
+"
+    )
+}
+
+/// The helper files of an exercise that are not as its chapter has them.
+fn drifted(tree: &Tree, folder: &str) -> Vec<Problem> {
+    let text = tree.get(&format!("exercises/{folder}/exercise.toml")).unwrap_or_default();
+    let chapter = text.lines().find_map(|it| it.strip_prefix("chapter = \"ch")?.get(..2));
+    let start = format!("chapters/{}-", chapter.unwrap_or("??"));
+    let sources = format!("exercises/{folder}/src/");
+    let mut problems = Vec::new();
+    for (path, text) in tree.named(&sources, ".rs") {
+        let name = &path[sources.len()..];
+        let original = tree.named(&start, &format!("/src/{name}")).next();
+        if let Some((original, _)) = original.filter(|it| it.1 != text) {
+            problems.push(problem(path, 1, format!("differs from {original}: copy it")));
         }
     }
     problems
@@ -890,6 +977,40 @@ mod checks {
             ("book/src/07-twelve.md", 1, "no folder"),
         ];
         assert_told(&disagreeing(&tree(&bad)), &expected);
+    }
+
+    #[test]
+    fn a_misshapen_exercise_is_told() {
+        let test = test_of_exercise("ex07", "rows");
+        let good = [
+            ("exercises/ex07-x/Cargo.toml", "[package]\nname = \"ex07\"\n"),
+            ("exercises/ex07-x/exercise.toml", "chapter = \"ch04\"\n"),
+            ("exercises/ex07-x/tests/contract.rs", test.as_str()),
+            ("exercises/ex07-x/src/help.rs", "one\n"),
+            ("exercises/solutions/ex07/main.rs", ""),
+            ("chapters/04-x/src/help.rs", "one\n"),
+            ("chapters/05-x/src/help.rs", "two\n"),
+        ];
+        assert_told(&misshapen(&tree(&good)), &[]);
+        let bad = [
+            ("exercises/ex07-x/Cargo.toml", "[package]\nname = \"ex70\"\n"),
+            ("exercises/ex07-x/exercise.toml", "chapter = \"ch05\"\n"),
+            ("exercises/ex07-x/tests/contract.rs", "//! Green.\nfn main() {}\n"),
+            ("exercises/ex07-x/src/help.rs", "one\n"),
+            ("exercises/solutions/ex70/main.rs", ""),
+            ("chapters/05-x/src/help.rs", "two\n"),
+        ];
+        let expected = [
+            ("exercises/ex07-x/Cargo.toml", 1, "ex07"),
+            ("exercises/ex07-x/tests/contract.rs", 1, "the other"),
+            ("exercises/ex07-x/src/help.rs", 1, "05-x"),
+            ("exercises/solutions/ex07/main.rs", 1, "no solution"),
+            ("exercises/solutions/ex70", 1, "no exercise"),
+        ];
+        assert_told(&misshapen(&tree(&bad)), &expected);
+        // What a learner has written is never looked at.
+        assert!(is_the_learners("exercises/ex07-x/src/main.rs"));
+        assert!(!is_the_learners("exercises/course/src/main.rs"));
     }
 
     #[test]

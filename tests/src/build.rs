@@ -29,6 +29,19 @@ pub fn program(name: &str) -> anyhow::Result<PathBuf> {
     path.cloned().with_context(|| format!("no chapter has a program {name}: see its Cargo.toml"))
 }
 
+/// The program of a column of the table, or of a server of `tests/wrong` by the name of its program.
+///
+/// # Errors
+///
+/// As [`program`].
+pub fn server(name: &str) -> anyhow::Result<PathBuf> {
+    if !name.starts_with("wrong-") {
+        return program(name);
+    }
+    let built = cargo(&["-p", "contract", "--bin", name])?;
+    built.get(name).cloned().with_context(|| format!("there is no wrong server {name}"))
+}
+
 /// The packages of the columns: `ch03` for `ch03` and for `ch03-one-recv`.
 fn packages() -> Vec<&'static str> {
     verdicts::CHAPTERS.iter().map(|it| it.name).collect()
@@ -36,14 +49,20 @@ fn packages() -> Vec<&'static str> {
 
 /// Builds all programs of `packages`, and says where each of them is.
 fn build(packages: &[&str]) -> anyhow::Result<BTreeMap<String, PathBuf>> {
+    let packages = packages.iter().flat_map(|it| ["-p", it]);
+    cargo(&["--bins"].into_iter().chain(packages).collect::<Vec<_>>())
+}
+
+/// Builds what the `arguments` name, and says where each program is.
+fn cargo(arguments: &[&str]) -> anyhow::Result<BTreeMap<String, PathBuf>> {
     let test = std::env::current_exe().context("where this test's own program is")?;
     let (target, profile) = place(&test).context("this test was not built by cargo")?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from(env!("CARGO")));
     let mut command = Command::new(cargo);
-    command.args(["build", "--bins", "--quiet", "--message-format", "json-render-diagnostics"]);
+    command.args(["build", "--quiet", "--message-format", "json-render-diagnostics"]);
     command.args(["--profile", profile]).arg("--target-dir").arg(target);
     command.arg("--manifest-path").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
-    command.args(packages.iter().flat_map(|it| ["-p", it]));
+    command.args(arguments);
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("{command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", output.status);

@@ -19,6 +19,8 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
+use crate::build;
+use crate::exercise::{self, Asked, Met};
 use crate::probes::{self, Observation, Trouble};
 use crate::verdicts::{self, Row, TABLE, Verdict};
 
@@ -68,6 +70,76 @@ pub fn beside(servers: &[(&'static str, &str)]) -> ExitCode {
         Trial::ignorable_test(name, move || column(name, &exe)).with_kind("all rows")
     });
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// The `main` of an exercise's `tests/contract.rs`: holds `exe` to the rows that `text`, its
+/// `exercise.toml`, asks about, as they are when it is solved. Red until then. Where the learner writes
+/// the test, `exe` is that test, and it meets the servers that the file names.
+///
+/// `EXPECT=starter` holds it to what was handed out instead, and `SERVER` is as in [`hold`].
+pub fn exercise(name: &'static str, text: &str, exe: &str) -> ExitCode {
+    let of_starter = env::var("EXPECT").is_ok_and(|it| it == "starter");
+    let trials = replacement(exe).and_then(|exe| match exercise::met(text)?.as_slice() {
+        [] => rows_of_exercise(name, text, &exe, of_starter),
+        met => Ok(met.iter().map(|it| meeting(name, it, exe.clone(), of_starter)).collect()),
+    });
+    let trials = match trials {
+        Ok(trials) => trials,
+        Err(problem) => {
+            eprintln!("{name}: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(ROWS_AT_ONCE);
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if conclusion.has_failed() && !of_starter {
+        println!("{name}: {} to go. Next: cargo course hint {name}", conclusion.num_failed);
+    }
+    conclusion.exit_code()
+}
+
+fn rows_of_exercise(
+    name: &'static str,
+    text: &str,
+    exe: &Path,
+    of_starter: bool,
+) -> Result<Vec<Trial>, String> {
+    let asked = exercise::asked(text).map_err(|it| format!("exercise.toml: {it}"))?;
+    let trials = asked.into_iter().map(|Asked { row, starter, solution }| {
+        let (declared, whose) =
+            if of_starter { (starter, "starter") } else { (solution, "solution") };
+        let declaration = format!("the {whose} of {name} {declared}, says exercise.toml");
+        let exe = exe.to_owned();
+        let run = move || told(judge_cell(declared, &declaration, probes::run(row.name, &exe))).1;
+        Trial::ignorable_test(row.name, run).with_kind(match declared {
+            Verdict::Holds => "holds",
+            Verdict::Fails(_) => "fails here",
+        })
+    });
+    Ok(trials.collect())
+}
+
+/// The learner's test `exe` meets one server.
+fn meeting(name: &'static str, met: &Met, exe: PathBuf, of_starter: bool) -> Trial {
+    let Met { server, starter, solution } = met.clone();
+    let declared = if of_starter { starter } else { solution };
+    let kind = declared.clone();
+    Trial::ignorable_test(server.clone(), move || {
+        let program = build::server(&server).map_err(|it| format!("{it:#}"))?;
+        match exercise::meet(&exe, &program) {
+            Ok((word, _)) if word == declared => Ok(Completion::Completed),
+            Ok((word, seen)) => Err(format!(
+                "the test of {name} is to say \"{declared}\" of {server}, and says \"{word}\". {seen}"
+            )
+            .into()),
+            Err(error) if format!("{error:#}").contains("io_uring is ") => {
+                Ok(Completion::ignored_with(format!("NEEDS {error:#}")))
+            }
+            Err(error) => Err(format!("{error:#}").into()),
+        }
+    })
+    .with_kind(kind)
 }
 
 /// Every row of one column.
@@ -124,19 +196,23 @@ fn trial(row: &'static Row, column: &'static str, exe: PathBuf, findings: &Findi
         Some(Verdict::Fails(_)) => "fails here",
     };
     let run = move || {
-        let judged = judge(row, column, probes::run(row.name, &exe));
-        let (finding, result) = match judged {
-            Judged::AsDeclared(observation) => (Ok(observation), Ok(Completion::Completed)),
-            Judged::Wrong(why) => (Err(why.clone()), Err(Failed::from(why))),
-            Judged::Needs(what) => {
-                let needs = format!("NEEDS {what}");
-                (Err(needs.clone()), Ok(Completion::ignored_with(needs)))
-            }
-        };
+        let (finding, result) = told(judge(row, column, probes::run(row.name, &exe)));
         findings.lock().unwrap_or_else(PoisonError::into_inner).push((row, finding));
         result
     };
     Trial::ignorable_test(row.name, run).with_kind(kind)
+}
+
+/// What is kept of a judgement for the report, and what libtest is told.
+fn told(judged: Judged) -> (Result<Observation, String>, Result<Completion, Failed>) {
+    match judged {
+        Judged::AsDeclared(observation) => (Ok(observation), Ok(Completion::Completed)),
+        Judged::Wrong(why) => (Err(why.clone()), Err(Failed::from(why))),
+        Judged::Needs(what) => {
+            let needs = format!("NEEDS {what}");
+            (Err(needs.clone()), Ok(Completion::ignored_with(needs)))
+        }
+    }
 }
 
 /// What an outcome means for a cell.
@@ -147,6 +223,16 @@ enum Judged {
 }
 
 fn judge(row: &Row, column: &str, outcome: probes::Outcome) -> Judged {
+    match row.cell(column) {
+        Some(declared) => {
+            judge_cell(declared, &format!("{column} {declared}, says the table"), outcome)
+        }
+        None => Judged::Wrong(format!("the table has no column {column:?}")),
+    }
+}
+
+/// The same for a cell that stands elsewhere; `declaration` says in a clause what it is and where.
+fn judge_cell(declared: Verdict, declaration: &str, outcome: probes::Outcome) -> Judged {
     let observation = match outcome {
         Ok(observation) => observation,
         Err(Trouble::Needs(what)) => return Judged::Needs(what),
@@ -154,19 +240,15 @@ fn judge(row: &Row, column: &str, outcome: probes::Outcome) -> Judged {
             return Judged::Wrong(format!("could not be tried: {error:#}"));
         }
     };
-    let Some(declared) = row.cell(column) else {
-        return Judged::Wrong(format!("the table has no column {column:?}"));
-    };
     if observation.verdict == declared {
         return Judged::AsDeclared(observation);
     }
     let Observation { verdict, seen } = observation;
     Judged::Wrong(match (declared, verdict) {
         (Verdict::Fails(_), Verdict::Holds) => format!(
-            "{column} {declared}, says the table, and it held: it no longer shows what it is there \
-             to show. {seen}"
+            "{declaration}, and it held: it no longer shows what it is there to show. {seen}"
         ),
-        _ => format!("{column} {declared}, says the table, and it {verdict}. {seen}"),
+        _ => format!("{declaration}, and it {verdict}. {seen}"),
     })
 }
 

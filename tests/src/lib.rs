@@ -2,9 +2,11 @@
 //!
 //! Reading order: [`verdicts`] is the table, [`probes`] says what each row means, [`server`] runs a
 //! program and is its clients, [`microscope`] says where it sleeps and on whom, [`inject`] makes its
-//! system calls fail, [`trace`] counts them, [`harness`] runs the rows and tells what was seen.
+//! system calls fail, [`trace`] counts them, [`harness`] runs the rows and tells what was seen;
+//! [`exercise`] is how a column comes from a file, for servers that the table does not name.
 
 pub mod build;
+pub mod exercise;
 pub mod harness;
 pub mod inject;
 pub mod microscope;

@@ -52,6 +52,25 @@ pub enum Symptom {
     ManyCalls,
 }
 
+/// All of them, so that one can be found by its words.
+const SYMPTOMS: [Symptom; 15] = [
+    StalledForEver,
+    StalledForItsPatience,
+    Late,
+    HeldForEver,
+    PatienceRenewed,
+    QueueOverflowed,
+    Spun,
+    WrongAnswer,
+    Reset,
+    Unanswered,
+    Died,
+    Leaked,
+    AddressTaken,
+    OneCore,
+    ManyCalls,
+];
+
 /// A server that the table holds, named as its binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -199,6 +218,16 @@ impl Row {
 pub fn find(name: &str) -> Option<&'static Row> {
     const ROWS: &[Row] = &TABLE;
     ROWS.iter().find(|it| it.name == name)
+}
+
+impl Verdict {
+    /// The verdict in these words: `holds`, or those of a [`Symptom`].
+    pub fn in_words(words: &str) -> Option<Verdict> {
+        if words == "holds" {
+            return Some(Holds);
+        }
+        SYMPTOMS.into_iter().find(|it| it.to_string() == words).map(Fails)
+    }
 }
 
 impl fmt::Display for Verdict {

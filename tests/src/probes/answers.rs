@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::{ANSWER, Outcome, PROMPT, fails, holds, still_serves};
-use crate::server::{End, Heard, Server};
+use crate::microscope;
+use crate::server::{Client, End, Heard, Server};
 use crate::verdicts::Symptom;
 
 /// Requests and their answers. Parity is the last digit's; what is not digits alone is invalid, and so
@@ -53,6 +54,15 @@ fn symptom(heard: &Heard, expected: &[u8]) -> Symptom {
     }
 }
 
+/// Where the server sleeps while `client` waits, to follow what was heard. Nothing when the stream has ended.
+fn meanwhile(server: &Server, client: &Client, heard: &Heard) -> String {
+    if heard.end != End::Open {
+        return String::new();
+    }
+    let view = microscope::look(server.pid(), server.address().port());
+    format!(" Meanwhile {}.", view.sentence(&[(client.name, client.address())]))
+}
+
 pub(super) fn odd_even_invalid(exe: &Path) -> Outcome {
     let server = Server::start(exe)?;
     // Whoever has its answer may keep its own end open: the server does not wait for that.
@@ -61,7 +71,8 @@ pub(super) fn odd_even_invalid(exe: &Path) -> Outcome {
         let mut client = server.connect("a client")?;
         let heard = client.ask(request, ANSWER);
         if !heard.is(expected) {
-            let seen = format!("`{}` was answered with {heard}.", request.escape_ascii());
+            let asleep = meanwhile(&server, &client, &heard);
+            let seen = format!("`{}` was answered with {heard}.{asleep}", request.escape_ascii());
             return fails(symptom(&heard, expected), seen);
         }
         answered.push(client);
@@ -112,7 +123,9 @@ pub(super) fn any_split(exe: &Path) -> Outcome {
         if !heard.is(expected) {
             let pieces: Vec<String> =
                 pieces.iter().map(|it| format!("`{}`", it.escape_ascii())).collect();
-            let seen = format!("{}, a moment apart, were answered with {heard}.", pieces.join(" "));
+            let asleep = meanwhile(&server, &client, &heard);
+            let pieces = pieces.join(" ");
+            let seen = format!("{pieces}, a moment apart, were answered with {heard}.{asleep}");
             return match symptom(&heard, expected) {
                 // It closed on us while we were still speaking.
                 Symptom::Unanswered if heard.end == End::Reset => fails(Symptom::Reset, seen),
@@ -142,8 +155,9 @@ pub(super) fn half_closed(exe: &Path) -> Outcome {
         let _ = client.half_close();
         let heard = client.hear(ANSWER);
         if !heard.is(expected) {
+            let asleep = meanwhile(&server, &client, &heard);
             let seen = format!(
-                "A client sent `{}`, half-closed, and heard {heard}.",
+                "A client sent `{}`, half-closed, and heard {heard}.{asleep}",
                 request.escape_ascii()
             );
             return fails(symptom(&heard, expected), seen);
@@ -161,8 +175,9 @@ pub(super) fn overlong_line(exe: &Path) -> Outcome {
             let mut client = server.connect("a client")?;
             let heard = client.ask(&line, ANSWER);
             if !heard.is(b"Invalid\n") {
+                let asleep = meanwhile(&server, &client, &heard);
                 let seen = format!(
-                    "A line of {length} bytes, sent in one piece, was answered with {heard}."
+                    "A line of {length} bytes, sent in one piece, was answered with {heard}.{asleep}"
                 );
                 return fails(symptom(&heard, b"Invalid\n"), seen);
             }

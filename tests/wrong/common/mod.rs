@@ -98,6 +98,20 @@ pub fn thread_each(
     }
 }
 
+/// Serves one client after the other, in one thread.
+pub fn one_by_one(
+    listener: &TcpListener,
+    converse: impl Fn(&TcpStream) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    loop {
+        match listener.accept() {
+            // A client that fails has failed alone.
+            Ok((client, _)) => drop(converse(&client)),
+            Err(error) => survive(error)?,
+        }
+    }
+}
+
 /// What to do about an `accept` that failed: nothing, or wait a little, or give up.
 pub fn survive(error: io::Error) -> anyhow::Result<()> {
     match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
@@ -124,6 +138,17 @@ pub fn converse_until(client: &TcpStream, deadline: Instant) -> io::Result<()> {
         session.feed(&bytes[..length]);
     }
     answer(client, session.unsent())
+}
+
+/// Reads until the request is complete, for as long as that takes.
+pub fn request(mut client: &TcpStream) -> io::Result<Session> {
+    let mut session = Session::new();
+    let mut bytes = [0; LINE_BYTES_MAX + 1];
+    while session.unsent().is_empty() && !session.is_done() {
+        let length = client.read(&mut bytes)?;
+        session.feed(&bytes[..length]);
+    }
+    Ok(session)
 }
 
 /// One `recv` that waits no longer than until `deadline`, whatever interrupts it.

@@ -1,0 +1,11 @@
+//! Holds exercise 06 to its rows, as they are when it is solved: red until then.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    contract::harness::exercise(
+        "ex06",
+        include_str!("../exercise.toml"),
+        env!("CARGO_BIN_EXE_ex06"),
+    )
+}
