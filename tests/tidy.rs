@@ -353,6 +353,7 @@ fn misshapen(tree: &Tree) -> Vec<Problem> {
             ));
         }
         problems.extend(drifted(tree, folder));
+        problems.extend(not_in_the_book(tree, folder));
         if tree.get(&format!("exercises/solutions/{id}/main.rs")).is_none() {
             let path = format!("exercises/solutions/{id}/main.rs");
             problems.push(problem(
@@ -367,6 +368,39 @@ fn misshapen(tree: &Tree) -> Vec<Problem> {
         problems.push(problem(&path, 1, format!("there is no exercise {id}: remove its solution")));
     }
     problems
+}
+
+/// The pages of the book that do not say of an exercise what its folder does: its own, which shows its
+/// README, the list of all, its chapter's, and the summary.
+fn not_in_the_book(tree: &Tree, folder: &str) -> Vec<Problem> {
+    let text = tree.get(&format!("exercises/{folder}/exercise.toml")).unwrap_or_default();
+    let value = |key: &str| text.lines().find_map(|it| it.strip_prefix(key)).unwrap_or("??");
+    let minutes = value("minutes = ");
+    let chapter = value("chapter = \"ch").trim_end_matches('"');
+    let readme = tree.get(&format!("exercises/{folder}/README.md")).unwrap_or_default();
+    let title = readme.lines().next().unwrap_or_default();
+    let its_chapter = tree
+        .named(&format!("book/src/{chapter}-"), ".md")
+        .next()
+        .map_or_else(|| format!("book/src/{chapter}-….md"), |(path, _)| path.to_owned());
+    let link = format!("exercises/{folder}.md");
+    let wanted = [
+        (format!("book/src/{link}"), title.to_owned()),
+        (format!("book/src/{link}"), format!("{minutes} minutes")),
+        (format!("book/src/{link}"), format!("exercises/{folder}/README.md:exercise")),
+        ("book/src/SUMMARY.md".into(), format!("({link})")),
+        ("book/src/exercises.md".into(), format!("({link}) | [{chapter}]")),
+        ("book/src/exercises.md".into(), format!(" | {minutes} | ")),
+        (its_chapter, format!("({link}) ({minutes} minutes)")),
+    ];
+    let lacks = |(path, words): &(String, String)| {
+        !tree.get(path).is_some_and(|it| it.contains(words.as_str()))
+    };
+    wanted
+        .iter()
+        .filter(|it| lacks(it))
+        .map(|(path, words)| problem(path, 1, format!("show exercises/{folder}: `{words}`")))
+        .collect()
 }
 
 /// What `tests/contract.rs` of an exercise is, to the last byte.
@@ -981,10 +1015,17 @@ mod checks {
 
     #[test]
     fn a_misshapen_exercise_is_told() {
+        const PAGE: &str =
+            "# Exercise 07: x\n25 minutes\n\\{{#include …/exercises/ex07-x/README.md:exercise}}";
         let test = test_of_exercise("ex07", "rows");
         let good = [
             ("exercises/ex07-x/Cargo.toml", "[package]\nname = \"ex07\"\n"),
-            ("exercises/ex07-x/exercise.toml", "chapter = \"ch04\"\n"),
+            ("exercises/ex07-x/exercise.toml", "minutes = 25\nchapter = \"ch04\"\n"),
+            ("exercises/ex07-x/README.md", "# Exercise 07: x\n"),
+            ("book/src/exercises/ex07-x.md", PAGE),
+            ("book/src/SUMMARY.md", "(exercises/ex07-x.md)"),
+            ("book/src/exercises.md", "| [07](exercises/ex07-x.md) | [04](04-x.md) | 25 | "),
+            ("book/src/04-x.md", "- [X](exercises/ex07-x.md) (25 minutes): x."),
             ("exercises/ex07-x/tests/contract.rs", test.as_str()),
             ("exercises/ex07-x/src/help.rs", "one\n"),
             ("exercises/solutions/ex07/main.rs", ""),
@@ -994,7 +1035,10 @@ mod checks {
         assert_told(&misshapen(&tree(&good)), &[]);
         let bad = [
             ("exercises/ex07-x/Cargo.toml", "[package]\nname = \"ex70\"\n"),
-            ("exercises/ex07-x/exercise.toml", "chapter = \"ch05\"\n"),
+            ("exercises/ex07-x/exercise.toml", "minutes = 30\nchapter = \"ch05\"\n"),
+            ("exercises/ex07-x/README.md", "# Exercise 07: x\n"),
+            ("book/src/exercises/ex07-x.md", PAGE),
+            ("book/src/SUMMARY.md", "(exercises/ex07-x.md)"),
             ("exercises/ex07-x/tests/contract.rs", "//! Green.\nfn main() {}\n"),
             ("exercises/ex07-x/src/help.rs", "one\n"),
             ("exercises/solutions/ex70/main.rs", ""),
@@ -1004,6 +1048,10 @@ mod checks {
             ("exercises/ex07-x/Cargo.toml", 1, "ex07"),
             ("exercises/ex07-x/tests/contract.rs", 1, "the other"),
             ("exercises/ex07-x/src/help.rs", 1, "05-x"),
+            ("book/src/exercises/ex07-x.md", 1, "30 minutes"),
+            ("book/src/exercises.md", 1, "[05]"),
+            ("book/src/exercises.md", 1, "| 30 |"),
+            ("book/src/05-….md", 1, "(30 minutes)"),
             ("exercises/solutions/ex07/main.rs", 1, "no solution"),
             ("exercises/solutions/ex70", 1, "no exercise"),
         ];
