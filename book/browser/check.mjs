@@ -14,7 +14,7 @@ import { pagesOf, serve } from './server.mjs';
 import { FAULTS, writeFaultyBook } from './faults.mjs';
 
 // The whole may not hang, whatever the browser does.
-const ALL_MS = 240_000;
+const ALL_MS = 480_000;
 
 // How many different findings of one check are printed for one page, and how many places of each.
 const FINDINGS_MAX = 6;
