@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use contract::inject::{Fault, Injection};
 use course::grade::parameters::Parameters;
 use course::grade::results::Results;
+use course::grade::scenarios::SCENARIOS;
 use nix::errno::Errno;
 use tempfile::TempDir;
 
@@ -150,6 +151,38 @@ fn where_io_uring_is_forbidden_its_points_are_shared_out() {
     assert!(results.output.contains("were shared out"), "{}", results.output);
 }
 
+/// Root without the right to look into others' processes, as in most containers.
+#[test]
+fn without_the_right_to_look_servers_are_graded_all_the_same() {
+    if !nix::unistd::getuid().is_root() {
+        eprintln!("NOT TRIED: this needs root, whose rights can be taken away");
+        return;
+    }
+    let solution = Submission::solution(SEED);
+    let out = solution.0.path().join("results.json");
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_ptrace,-sys_resource", env!("CARGO_BIN_EXE_course")]);
+    command.arg("grade").arg(solution.0.path()).args(["--seed", SEED, "--out"]).arg(&out);
+    command.args(["--only", "sums_are_right,nothing_leaks,few_system_calls_per_answer"]);
+    let status = command.current_dir(root()).stdin(Stdio::null()).status();
+    assert!(status.expect("setpriv, of util-linux").success());
+    let results: Results = serde_json::from_str(&read(&out)).expect("results of that form");
+    assert!((results.score - 11.0).abs() < 0.01, "{results:#?}");
+    assert!(results.output.contains("were shared out"), "{}", results.output);
+}
+
+#[test]
+fn the_rubric_has_the_points_of_the_grader() {
+    let rubric = read(&project("template/RUBRIC.md"));
+    for scenario in SCENARIOS {
+        let row = format!("| | {} | `{}` |", scenario.points, scenario.name);
+        let completion = format!("| | {} | `{}`; ", scenario.points, scenario.name);
+        assert!(rubric.contains(&row) || rubric.contains(&completion), "{row}");
+    }
+    let wrong = fs::read_dir(project("bank/wrong")).expect("the bank").count();
+    assert_eq!(wrong, 8, "the rubric's points are for eight");
+}
+
 #[test]
 fn the_template_shows_the_variant_of_nobody() {
     assert_eq!(read(&project("template/src/mine.rs")), mine("0000X/YOUR-NAME"));
@@ -186,8 +219,8 @@ fn another_variant_gets_next_to_nothing() {
     assert_eq!(results.score, 0.0, "{results:#?}");
 }
 
-#[test]
-fn a_server_that_hangs_gets_a_part() {
+/// Our solution with a request at which it hangs for ever.
+fn hanging() -> Submission {
     let hangs = Submission::solution(SEED);
     let right = read(&project("solution/src/frame.rs"));
     let wrong = right.replace(
@@ -196,9 +229,57 @@ fn a_server_that_hangs_gets_a_part() {
     );
     assert_ne!(right, wrong);
     hangs.put("src/frame.rs", &wrong);
+    hangs
+}
+
+#[test]
+fn a_server_that_hangs_gets_a_part() {
+    let hangs = hanging();
     let only = ["--only", "sums_are_right,any_split_is_the_same_request,it_restarts_at_once"];
     let results = hangs.graded(SEED, &[&only[..], &["--cap", "10"]].concat());
     assert_eq!(results.score, 5.0, "{results:#?}");
+}
+
+/// The results are written after each scenario, and what was started ends with the grader.
+#[test]
+fn a_grader_that_is_killed_leaves_what_was_earned() {
+    use std::os::unix::fs::PermissionsExt;
+    let hangs = hanging();
+    let folder = TempDir::new().expect("a folder");
+    // The submission runs in it, as nobody.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).expect("chmod");
+    let out = folder.path().join("results.json");
+    let mut command = course();
+    command.arg("grade").arg(hangs.0.path()).args(["--seed", SEED, "--out"]).arg(&out);
+    command.args(["--only", "sums_are_right,any_split_is_the_same_request", "--cap", "60"]);
+    command.env("TMPDIR", folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.spawn().expect("course");
+    let score = || -> Option<f64> {
+        let text = fs::read_to_string(&out).ok()?;
+        Some(serde_json::from_str::<Results>(&text).expect("never a half of a file").score)
+    };
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let mut first = None;
+    while score() != Some(4.0) {
+        first = first.or(score());
+        assert!(Instant::now() < deadline, "{:?}", score());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(first, Some(0.0), "what is there first");
+    child.kill().expect("kill");
+    child.wait().expect("waitpid");
+    assert_eq!(score(), Some(4.0));
+    let runs = || {
+        let processes = fs::read_dir("/proc").expect("/proc").flatten();
+        let lines = processes.filter_map(|it| fs::read(it.path().join("cmdline")).ok());
+        let ours = folder.path().display().to_string();
+        lines.into_iter().any(|it| String::from_utf8_lossy(&it).contains(&ours))
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while runs() {
+        assert!(Instant::now() < deadline, "the submission goes on without its grader");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
