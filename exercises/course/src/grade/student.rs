@@ -19,8 +19,12 @@ pub const STUDENT: &str = "__student";
 /// How many processes and threads a submission may have.
 pub const TASKS: u64 = 128;
 
-/// How much address space, in MiB.
+/// How much memory of its own each of its processes may write, in MiB: heap, stacks of threads, and what
+/// it maps for itself.
 pub const MEMORY_MIB: u64 = 512;
+
+/// How much address space: much of it is only reserved, as by an allocator for each thread.
+const ADDRESSES_MIB: u64 = 4096;
 
 /// How many descriptors each of its processes may have open.
 pub const DESCRIPTORS: u64 = 512;
@@ -67,7 +71,8 @@ fn become_it(arguments: &[OsString]) -> anyhow::Result<Infallible> {
     let [descriptors, program, rest @ ..] = arguments else { bail!("no program was named") };
     let descriptors = descriptors.to_string_lossy().parse().context("a number of descriptors")?;
     let parent = getppid();
-    lower(Resource::RLIMIT_AS, MEMORY_MIB * 1024 * 1024)?;
+    lower(Resource::RLIMIT_DATA, MEMORY_MIB * 1024 * 1024)?;
+    lower(Resource::RLIMIT_AS, ADDRESSES_MIB * 1024 * 1024)?;
     lower(Resource::RLIMIT_NOFILE, descriptors)?;
     lower(Resource::RLIMIT_FSIZE, FILE_BYTES)?;
     lower(Resource::RLIMIT_CORE, 0)?;
