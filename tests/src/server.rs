@@ -95,6 +95,17 @@ impl Server {
         Server::run(exe, &["127.0.0.1:0".as_ref()], Some(injection))
     }
 
+    /// Starts `exe` with the numbers below `descriptors` as all it may open. For a ring it has to be so
+    /// from the start: the kernel looks at the limit when an accept is handed in, and an accept that
+    /// goes on knows nothing of a limit that comes later.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::start`], which these may be too few for.
+    pub fn start_with_descriptors(exe: &Path, descriptors: u64) -> anyhow::Result<Server> {
+        Server::run_limited(exe, &["127.0.0.1:0".as_ref()], None, Some(descriptors))
+    }
+
     /// Starts `exe` with `address` as its argument, and `options` after it.
     ///
     /// # Errors
@@ -115,11 +126,23 @@ impl Server {
         arguments: &[&OsStr],
         injection: Option<Injection>,
     ) -> anyhow::Result<Server> {
+        Server::run_limited(exe, arguments, injection, None)
+    }
+
+    fn run_limited(
+        exe: &Path,
+        arguments: &[&OsStr],
+        injection: Option<Injection>,
+        descriptors: Option<u64>,
+    ) -> anyhow::Result<Server> {
         let name = exe.display();
         let mut command = Command::new(exe);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         sys::die_with_parent(&mut command);
         sys::heed_signals(&mut command);
+        if let Some(descriptors) = descriptors {
+            sys::begin_with_descriptors(&mut command, descriptors);
+        }
         let pending = injection.map(|it| it.install(&mut command)).transpose()?;
         let mut child = command.spawn().with_context(|| format!("cannot run {name}"))?;
         drop(command); // It holds the other end of the injector's channel.
@@ -286,6 +309,22 @@ impl Server {
     /// When it has ended.
     pub fn descriptors(&self) -> anyhow::Result<usize> {
         self.count("fd")
+    }
+
+    /// Whether it has each of the numbers below `descriptors` open.
+    pub fn has_all_below(&self, descriptors: u64) -> bool {
+        let link = |number| format!("/proc/{}/fd/{number}", self.pid());
+        (0..descriptors).all(|number| fs::read_link(link(number)).is_ok())
+    }
+
+    /// Whether it has an io_uring open. Such a server makes none of the calls that can be made to fail
+    /// from outside, since the kernel does the work without them.
+    pub fn has_a_ring(&self) -> bool {
+        // Its descriptors, not its calls: they are the same whatever its threads do just now.
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid())).into_iter().flatten();
+        descriptors.flatten().any(|it| {
+            fs::read_link(it.path()).is_ok_and(|it| it.ends_with("anon_inode:[io_uring]"))
+        })
     }
 
     /// How many threads it has.

@@ -36,6 +36,23 @@ pub fn limit_descriptors(pid: u32, descriptors: u64) -> io::Result<()> {
     check(result.into()).map(drop)
 }
 
+/// Lets the child begin with a limit of open descriptors, of which the hard half stays as it is:
+/// `setrlimit(2)`.
+pub fn begin_with_descriptors(command: &mut Command, descriptors: u64) {
+    let limit = move || {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` outlives the call, which writes to it.
+        let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        check(result.into())?;
+        limit.rlim_cur = descriptors;
+        // SAFETY: `limit` outlives the call, which only reads it.
+        let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+        check(result.into()).map(drop)
+    };
+    // SAFETY: between fork and exec only these system calls are made, and nothing is allocated.
+    unsafe { command.pre_exec(limit) };
+}
+
 /// Lets the kernel kill the child when the thread that started it ends, however it ends: no server
 /// outlives its test. The thread has to stay for as long as the child is wanted.
 pub fn die_with_parent(command: &mut Command) {

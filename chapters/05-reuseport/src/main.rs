@@ -113,9 +113,8 @@ fn serve(listener: OwnedFd, stop: &EventFd, ready: &Barrier) -> anyhow::Result<(
     epoll.add(stop, readable(STOP)).context("epoll_ctl(ADD, stop)")?;
     ready.wait();
     // None when this reactor takes in nobody any more; then it ends with its last client.
-    let (mut open, mut nobody_left) = (Some(listener), 0);
-    let mut clients = HashMap::new();
-    let mut token_last = STOP;
+    let (mut open, mut nobody_left, mut in_vain) = (Some(listener), 0, 0);
+    let (mut clients, mut token_last) = (HashMap::new(), STOP);
     // Every client has the same patience, so that the queue is in order without being sorted.
     let mut deadlines: VecDeque<(Instant, u64)> = VecDeque::new();
     let mut pause: Option<Pause> = None;
@@ -133,9 +132,10 @@ fn serve(listener: OwnedFd, stop: &EventFd, ready: &Barrier) -> anyhow::Result<(
                 && (token == LISTENER || token == STOP)
             {
                 let (sockets, more) = accept(listener)?;
-                // Nobody reads the stop, so that each wait tells of it again, until the queue was empty
-                // twice: who was in a handshake at the first look is there at the second.
-                nobody_left += usize::from(token == STOP && sockets.is_empty());
+                // Nobody reads the stop: each wait tells of it, until the queue was empty twice (the second
+                // look finds who was in a handshake), or others kept all descriptors for a patience.
+                let (is_stop, is_full) = (token == STOP, more == More::NoDescriptor);
+                nobody_left += usize::from(is_stop && !is_full && sockets.is_empty());
                 for socket in sockets {
                     token_last += 1;
                     if epoll.add(&socket, readable(token_last)).is_ok() {
@@ -143,13 +143,13 @@ fn serve(listener: OwnedFd, stop: &EventFd, ready: &Barrier) -> anyhow::Result<(
                         deadlines.push_back((Instant::now() + PATIENCE, token_last));
                     }
                 }
-                if more == More::NoDescriptor {
-                    nobody_left = 0;
-                    pause = Some(Pause { until: Instant::now() + PAUSE, clients: clients.len() });
-                    watch(&epoll, listener, stop, EpollFlags::empty()).context("epoll_ctl(MOD)")?;
-                } else if nobody_left == 2 {
+                in_vain = u32::from(is_full && clients.is_empty()) * (in_vain + u32::from(is_stop));
+                if nobody_left == 2 || PAUSE * in_vain > PATIENCE {
                     epoll.delete(stop).context("epoll_ctl(DEL, stop)")?;
                     open = None;
+                } else if is_full {
+                    pause = Some(Pause { until: Instant::now() + PAUSE, clients: clients.len() });
+                    watch(&epoll, listener, stop, EpollFlags::empty()).context("epoll_ctl(MOD)")?;
                 }
             // An event without a client is one of this batch for a client that is already gone.
             } else if let Some(client) = clients.get_mut(&token) {

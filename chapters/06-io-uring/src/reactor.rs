@@ -70,6 +70,9 @@ pub struct Reactor {
     is_stopping: bool,
     /// How often, since then, nobody was in the queue.
     nobody_left: u32,
+    /// How often since then, one time after the other, there was no descriptor though nobody is served
+    /// here who might have one.
+    in_vain: u32,
     /// What is to be handed in with the next wait.
     pub asked: Vec<Operation>,
 }
@@ -91,13 +94,15 @@ impl Reactor {
             failures: 0,
             is_stopping: false,
             nobody_left: 0,
+            in_vain: 0,
             asked: vec![Operation::accept(listener, LISTENER)],
         }
     }
 
     /// Whether it takes in nobody any more: nothing of it is under way on the listener.
     pub fn is_closed(&self) -> bool {
-        self.nobody_left == NOBODY_LEFT
+        // Or nobody can be taken in: those who have the descriptors did not free one in all their patience.
+        self.nobody_left == NOBODY_LEFT || PAUSE * self.in_vain > PATIENCE
     }
 
     /// How many are served.
@@ -122,7 +127,7 @@ impl Reactor {
         let mut pause = None;
         match done.result {
             Ok(socket) => {
-                self.failures = 0;
+                (self.failures, self.in_vain) = (0, 0);
                 let socket = RawFd::try_from(socket)?;
                 let session = Session::new();
                 let client = Client { socket, session, is_speaking: false, is_late: false };
@@ -130,9 +135,14 @@ impl Reactor {
                 self.deadlines.push_back((now + PATIENCE, token));
                 self.asked.push(Operation::receive(socket, token));
             }
-            Err(Errno::ECANCELED) if done.token == QUEUE => self.nobody_left += 1,
+            Err(Errno::ECANCELED) if done.token == QUEUE => {
+                self.nobody_left += 1;
+                self.in_vain = 0;
+            }
             Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
                 pause = Some(PAUSE);
+                let is_in_vain = self.is_stopping && self.clients.len() == 0;
+                self.in_vain = if is_in_vain { self.in_vain + 1 } else { 0 };
             }
             Err(errno @ (Errno::EBADF | Errno::EFAULT | Errno::EINVAL | Errno::ENOTSOCK)) => {
                 return Err(errno).context("accept");
@@ -162,7 +172,7 @@ impl Reactor {
         self.pause = None;
         if !self.is_stopping {
             self.asked.push(Operation::accept(self.listener, LISTENER));
-        } else if self.nobody_left < NOBODY_LEFT {
+        } else if !self.is_closed() {
             self.asked.push(Operation::accept_one(self.listener, QUEUE).then());
             self.asked.push(Operation::at_once(NOBODY));
         }

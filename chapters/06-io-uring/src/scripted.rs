@@ -212,3 +212,60 @@ fn a_stop_takes_in_who_waits_until_nobody_does_twice() {
     assert_eq!(asked(&mut reactor), []);
     assert_eq!(reactor.clients(), 3);
 }
+
+#[test]
+fn a_stop_without_descriptors_waits_for_its_own_clients_and_then_a_patience() {
+    let (mut reactor, start, token) = with_client();
+    let one = [Operation::accept_one(LISTENING, QUEUE).then(), Operation::at_once(NOBODY)];
+    reactor.stop();
+    reactor.accept(&done(LISTENER, Err(Errno::ECANCELED)), start).unwrap();
+    assert_eq!(asked(&mut reactor)[1..], one);
+    // As long as somebody is served here, there is hope for a descriptor, however often none is free.
+    for _ in 0..100 {
+        reactor.accept(&done(QUEUE, Err(Errno::EMFILE)), start).unwrap();
+        reactor.let_go(start + PAUSE);
+        assert_eq!(asked(&mut reactor), one);
+        assert!(!reactor.is_closed());
+    }
+    reactor.accept(&done(QUEUE, Err(Errno::EMFILE)), start).unwrap();
+    reactor.converse(&done(token | CLOSED, Ok(0)));
+    reactor.let_go(start);
+    assert_eq!(asked(&mut reactor), one);
+    // From here on only others can have the descriptors: they have their patience too.
+    for errno in [Errno::EMFILE, Errno::ENFILE] {
+        let mut now = start;
+        while now - start < PATIENCE {
+            reactor.accept(&done(QUEUE, Err(errno)), now).unwrap();
+            assert!(!reactor.is_closed(), "after {:?}", now - start);
+            now += reactor.timeout(now).expect("a pause");
+            reactor.let_go(now);
+            assert_eq!(asked(&mut reactor), one);
+        }
+        // One who is taken in at last begins it anew.
+        if errno == Errno::EMFILE {
+            reactor.accept(&done(QUEUE, Ok(SOCKET as usize + 1)), now).unwrap();
+            let [Operation { .. }, last @ ..] = &asked(&mut reactor)[..] else {
+                panic!("a receive")
+            };
+            assert_eq!(last, one);
+            reactor.converse(&done(1 << 32 | CLOSED, Ok(0)));
+        }
+    }
+    reactor.accept(&done(QUEUE, Err(Errno::EMFILE)), start + PATIENCE).unwrap();
+    assert!(reactor.is_closed());
+    assert_eq!(reactor.clients(), 0);
+    reactor.let_go(start + PATIENCE + PAUSE);
+    assert_eq!(asked(&mut reactor), []);
+}
+
+#[test]
+fn no_descriptor_before_a_stop_closes_nothing() {
+    let (mut reactor, mut now) = (Reactor::new(LISTENING), Instant::now());
+    for _ in 0..100 {
+        assert_eq!(asked(&mut reactor), [accept()]);
+        reactor.accept(&done(LISTENER, Err(Errno::EMFILE)), now).unwrap();
+        now += PAUSE;
+        reactor.let_go(now);
+        assert!(!reactor.is_closed());
+    }
+}

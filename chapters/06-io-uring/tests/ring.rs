@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         trial("it_is_stopped_and_continued_at_any_moment", stopped_and_continued),
         trial("a_listener_that_outlives_its_descriptor_is_waited_for", orphan),
         trial("a_killed_one_is_replaced_at_once", killed),
+        trial("a_stop_ends_though_no_descriptor_becomes_free", without_descriptors),
         trial("it_starts_fifty_times_with_sixteen_rings", starts),
         trial("locked_memory_is_enough_or_is_named", locked_memory),
         trial("where_io_uring_is_forbidden_it_says_so", || refused(Errno::EPERM, "is forbidden")),
@@ -322,6 +323,16 @@ fn killed() -> anyhow::Result<()> {
             ensure!(heard.is(b"Odd\n"), "round {round}: heard {heard}");
         }
     }
+    Ok(())
+}
+
+fn without_descriptors() -> anyhow::Result<()> {
+    let mut server = Server::start(Path::new(EXE))?;
+    // Fewer than are open. The accept that goes on knows nothing of it; those of the stop do.
+    server.limit_descriptors(1)?;
+    server.signal(Signal::SIGTERM)?;
+    let status = server.wait(SERVED)?;
+    ensure!(status.success(), "it ended with {status}");
     Ok(())
 }
 

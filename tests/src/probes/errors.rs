@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
+use super::resources::must_be_full;
 use super::stalls::grow;
 use super::{ANSWER, Observation, Outcome, TO_SLEEP, Trouble, fails, holds, poll, still_serves};
 use crate::inject::Fault::{Fail, NotNow, Part};
 use crate::inject::Injection;
-use crate::microscope::{self, Does};
 use crate::server::{Client, Server};
 use crate::verdicts::Symptom;
 
@@ -126,7 +126,7 @@ pub(super) fn accept_errors(exe: &Path) -> Outcome {
         return Ok(finding);
     }
     let met = server.injector().is_some_and(|it| it.is_used_up());
-    if !met && has_a_ring(&server) {
+    if !met && server.has_a_ring() {
         return accept_errors_of_a_ring(exe);
     }
     if !met {
@@ -137,32 +137,32 @@ pub(super) fn accept_errors(exe: &Path) -> Outcome {
     holds("Accept failed in seven ways, and the clients after each were served.")
 }
 
-/// Whether a thread of it sleeps on a ring: it then makes none of the calls that can be made to fail from
-/// outside, since the kernel does the work without them.
-fn has_a_ring(server: &Server) -> bool {
-    let view = microscope::look(server.pid(), server.address().port());
-    view.threads
-        .iter()
-        .any(|it| matches!(&it.does, Does::Sleeps { call, .. } if call == "io_uring_enter"))
-}
-
 /// The one error of an accept that can be had from the kernel itself: no descriptor is left.
+///
+/// Seen red with a chapter 06 that asks for no further accept after EMFILE, in `reactor.rs`. There is no
+/// wrong server for it, since that would need a ring of its own.
 fn accept_errors_of_a_ring(exe: &Path) -> Outcome {
-    let server = Server::start(exe)?;
+    // What it has open when it has started, and a few for its clients.
+    let limit = u64::try_from(Server::start(exe)?.descriptors()? + ROOM)?;
+    let server = Server::start_with_descriptors(exe, limit)?;
     if let Some(finding) = still_serves(&server, "its start")? {
         return Ok(finding);
     }
-    for _ in 0..3 {
-        server.limit_descriptors(1)?;
+    for round in 1..=3 {
+        // So many that there is no room until three times the patience is over.
+        let holders: Vec<Client> =
+            (0..4 * ROOM).map(|_| server.connect("a holder")).collect::<Result<_, _>>()?;
         let mut client = server.connect("a client")?;
         let _ = client.send(b"7\n");
-        thread::sleep(Duration::from_millis(300));
-        server.limit_descriptors(1024)?;
+        must_be_full(&server, limit, Some(client.address()))?;
+        drop(holders);
         let heard = client.hear(ANSWER);
         if !heard.is(b"Odd\n") {
             server.must_run()?;
-            let seen =
-                format!("Its accept failed for want of a descriptor; the client heard {heard}.");
+            let seen = format!(
+                "Its accept failed for want of a descriptor (round {round}), then those who had \
+                 held them left, and the client that had come meanwhile heard {heard}."
+            );
             return fails(Symptom::Unanswered, seen);
         }
     }
@@ -171,6 +171,9 @@ fn accept_errors_of_a_ring(exe: &Path) -> Outcome {
          other errors cannot be given to a ring from outside: its chapter's own tests script them.",
     )
 }
+
+/// How many clients a server with few descriptors has room for.
+const ROOM: usize = 8;
 
 pub(super) fn signals(exe: &Path) -> Outcome {
     let interrupted = [Fail(Errno::EINTR); 3];
@@ -241,7 +244,7 @@ pub(super) fn short_sends(exe: &Path) -> Outcome {
             return fails(symptom, seen);
         }
     }
-    if has_a_ring(&server) {
+    if server.has_a_ring() {
         return holds(
             "Its answers came whole. A ring cannot be given short sends from outside: its chapter's own \
              tests script them.",

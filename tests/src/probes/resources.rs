@@ -1,7 +1,7 @@
 //! The promises about what a server uses: descriptors, memory, CPU time, its address, its queue.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -16,6 +16,7 @@ use nix::sys::socket::send;
 use super::{
     ANSWER, LET_GO, Outcome, PROMPT, TO_SLEEP, Trouble, fails, holds, poll, seconds, still_serves,
 };
+use crate::microscope;
 use crate::server::{Client, End, Server, connect_soon, is_connected};
 use crate::verdicts::Symptom;
 
@@ -272,20 +273,32 @@ pub(super) fn burst(exe: &Path) -> Outcome {
 pub(super) fn out_of_descriptors(exe: &Path) -> Outcome {
     const LIMIT: u64 = 32;
     const SILENT: usize = 60;
-    let server = Server::start(exe)?;
+    let mut limit = LIMIT;
+    let mut server = Server::start(exe)?;
+    let has_a_ring = server.has_a_ring();
+    if has_a_ring {
+        // With many cores it has more than that open before the first client comes.
+        limit = limit.max(u64::try_from(server.descriptors()? + SILENT / 4)?);
+        server = Server::start_with_descriptors(exe, limit)?;
+    }
     if let Some(finding) = still_serves(&server, "its start")? {
         return Ok(finding);
     }
-    server.limit_descriptors(LIMIT)?;
+    if !has_a_ring {
+        server.limit_descriptors(limit)?;
+    }
     let said_before = server.stderr_lines();
     let silent: Vec<OwnedFd> =
         (0..SILENT).map(|_| connect_soon(server.address())).collect::<Result<_, _>>()?;
+    if has_a_ring {
+        must_be_full(&server, limit, None)?;
+    }
     // A fifth of a core.
     let time = Duration::from_secs(3);
     let (cpu, spun) = spins(&server, time, time / 5)?;
     let said = server.stderr_lines() - said_before;
     let story = format!(
-        "With {LIMIT} descriptors and {SILENT} silent clients it used {} ms of CPU time in {} and \
+        "With {limit} descriptors and {SILENT} silent clients it used {} ms of CPU time in {} and \
          wrote {said} lines.",
         cpu.as_millis(),
         seconds(time)
@@ -299,4 +312,26 @@ pub(super) fn out_of_descriptors(exe: &Path) -> Outcome {
         Some(finding) => Ok(finding),
         None => holds(story),
     }
+}
+
+/// Demands that each number below `limit` is open and that somebody waits in the kernel's queue, `client`
+/// if it is given: whoever accepts then is told EMFILE. Of a ring nothing else tells that.
+pub(super) fn must_be_full(
+    server: &Server,
+    limit: u64,
+    client: Option<SocketAddr>,
+) -> Result<(), Trouble> {
+    let is_full = || {
+        let waiting = microscope::look(server.pid(), server.address().port()).waiting;
+        let is_awaited = client.map_or(!waiting.is_empty(), |it| waiting.contains(&it));
+        is_awaited && server.has_all_below(limit)
+    };
+    if poll(ANSWER, is_full) {
+        return Ok(());
+    }
+    server.must_run()?;
+    Err(Trouble::Broken(anyhow::anyhow!(
+        "it had {} descriptors of {limit}, and that its accept failed was not seen",
+        server.descriptors()?
+    )))
 }
