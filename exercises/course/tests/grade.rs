@@ -155,7 +155,9 @@ fn where_io_uring_is_forbidden_its_points_are_shared_out() {
 #[test]
 fn without_the_right_to_look_servers_are_graded_all_the_same() {
     if !nix::unistd::getuid().is_root() {
-        eprintln!("NOT TRIED: this needs root, whose rights can be taken away");
+        // Not `eprintln!`, which a test that passes keeps to itself.
+        let what = "NOT TRIED: this needs root, whose rights can be taken away\n";
+        std::io::Write::write_all(&mut std::io::stderr(), what.as_bytes()).expect("stderr");
         return;
     }
     let solution = Submission::solution(SEED);

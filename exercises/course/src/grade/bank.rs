@@ -1,4 +1,7 @@
 //! The student's test against our servers: one that is right, and eight that are not.
+//!
+//! Simplified: a test that looks into /proc sees how many threads each of our processes has, and could
+//! guess from that which is which. Whoever reads the test sees it, too.
 
 use std::ffi::OsString;
 use std::fs;
