@@ -282,6 +282,8 @@ impl Running {
         command.args(["link", "--profile", "ethernet", "--on-server", "sleep 1001; true", "--"]);
         command.args(["sh", "-c", "sleep 1002 & echo ready; sleep 1003; true"]);
         command.process_group(0).stdin(Stdio::null());
+        // A shell starts us in the background with SIGINT ignored; a reader's terminal does not.
+        contract::sys::heed_signals(&mut command);
         let mut lab = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("lab");
         let mut line = String::new();
         let output = lab.stdout.take().expect("a pipe");
