@@ -129,8 +129,9 @@ impl Drop for KnownServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        // A test that has met a server which ended early is told why.
+        if let Some(Ok(Err(error))) = self.thread.take().map(JoinHandle::join) {
+            eprintln!("the known server has ended: {error:#}");
         }
     }
 }

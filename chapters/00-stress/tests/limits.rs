@@ -26,7 +26,8 @@ fn thirty_thousand_requests_do_not_run_out_of_ports() {
     let report = stress::run(&plan, &mut |_| {}, &AtomicBool::new(false)).unwrap();
     let count = |outcome| report.records.iter().filter(|record| record.outcome == outcome).count();
     assert_eq!(count(Outcome::OutOfPorts), 0);
-    assert!(report.closed_first > 30_000, "{} locked ports", report.closed_first);
+    let locked = report.closed_first;
+    assert!(locked > 30_000, "{locked} locked ports\n{}", stress::table(&report));
 }
 
 #[test]
