@@ -154,7 +154,9 @@ fn accept_errors_of_a_ring(exe: &Path) -> Outcome {
             (0..4 * ROOM).map(|_| server.connect("a holder")).collect::<Result<_, _>>()?;
         let mut client = server.connect("a client")?;
         let _ = client.send(b"7\n");
-        must_be_full(&server, limit, Some(client.address()))?;
+        if let Some(finding) = must_be_full(&server, limit, Some(client.address()))? {
+            return Ok(finding);
+        }
         drop(holders);
         let heard = client.hear(ANSWER);
         if !heard.is(b"Odd\n") {

@@ -14,7 +14,8 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::send;
 
 use super::{
-    ANSWER, LET_GO, Outcome, PROMPT, TO_SLEEP, Trouble, fails, holds, poll, seconds, still_serves,
+    ANSWER, LET_GO, Observation, Outcome, PROMPT, TO_SLEEP, Trouble, fails, holds, poll, seconds,
+    still_serves,
 };
 use crate::microscope;
 use crate::server::{Client, End, Server, connect_soon, is_connected};
@@ -290,8 +291,8 @@ pub(super) fn out_of_descriptors(exe: &Path) -> Outcome {
     let said_before = server.stderr_lines();
     let silent: Vec<OwnedFd> =
         (0..SILENT).map(|_| connect_soon(server.address())).collect::<Result<_, _>>()?;
-    if has_a_ring {
-        must_be_full(&server, limit, None)?;
+    if has_a_ring && let Some(finding) = must_be_full(&server, limit, None)? {
+        return Ok(finding);
     }
     // A fifth of a core.
     let time = Duration::from_secs(3);
@@ -315,23 +316,31 @@ pub(super) fn out_of_descriptors(exe: &Path) -> Outcome {
 }
 
 /// Demands that each number below `limit` is open and that somebody waits in the kernel's queue, `client`
-/// if it is given: whoever accepts then is told EMFILE. Of a ring nothing else tells that.
+/// if it is given: whoever accepts then is told EMFILE. Of a ring nothing else tells that. A finding where
+/// somebody waits though there is a descriptor left: then it accepts nobody any more.
 pub(super) fn must_be_full(
     server: &Server,
     limit: u64,
     client: Option<SocketAddr>,
-) -> Result<(), Trouble> {
+) -> Result<Option<Observation>, Trouble> {
+    let waiting = || microscope::look(server.pid(), server.address().port()).waiting;
     let is_full = || {
-        let waiting = microscope::look(server.pid(), server.address().port()).waiting;
+        let waiting = waiting();
         let is_awaited = client.map_or(!waiting.is_empty(), |it| waiting.contains(&it));
         is_awaited && server.has_all_below(limit)
     };
     if poll(ANSWER, is_full) {
-        return Ok(());
+        return Ok(None);
     }
     server.must_run()?;
+    let (open, waiting) = (server.descriptors()?, waiting().len());
+    if waiting > 0 {
+        let seen = format!(
+            "With {open} descriptors of {limit} it accepts nobody: {waiting} wait in its accept queue."
+        );
+        return fails(Symptom::Unanswered, seen).map(Some);
+    }
     Err(Trouble::Broken(anyhow::anyhow!(
-        "it had {} descriptors of {limit}, and that its accept failed was not seen",
-        server.descriptors()?
+        "it had {open} descriptors of {limit}, and that its accept failed was not seen"
     )))
 }
