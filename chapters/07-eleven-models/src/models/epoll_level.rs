@@ -1,0 +1,215 @@
+//! epoll, level-triggered: the kernel keeps the list of whom we wait for, and tells at each wait who is
+//! ready, again and again until what made them ready has been read.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use http::{Core, OddEven};
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
+use crate::clock::{self, Clock};
+use crate::door::Door;
+use crate::model::{Config, Model};
+use crate::net::{self, Sharing};
+use crate::slots::{self, Slots};
+use crate::stop::Stop;
+use crate::talk::{Client, Desk, Turn};
+use crate::timers::Timers;
+
+const EVENTS_MAX: usize = 256;
+
+// Tokens that are nobody's: a client's are below 2^63.
+const LISTENER: u64 = u64::MAX;
+const STOP: u64 = u64::MAX - 1;
+
+/// One thread, one epoll, readiness told until it is used up.
+pub struct EpollLevel;
+
+impl Model for EpollLevel {
+    fn name(&self) -> &'static str {
+        "epoll-level"
+    }
+
+    fn about(&self) -> &'static str {
+        "one thread, epoll tells who is ready until it is used up"
+    }
+
+    // ANCHOR: serve
+    fn serve(&self, address: SocketAddr, config: &Config, app: OddEven) -> anyhow::Result<()> {
+        let stop = Stop::new()?;
+        let listener = net::listen(address, config, Sharing::Alone)?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll_create1")?;
+        epoll.add(&listener, readable(LISTENER)).context("epoll_ctl(ADD, listener)")?;
+        epoll.add(&stop, readable(STOP)).context("epoll_ctl(ADD, signalfd)")?;
+        net::announce(&listener)?;
+        let mut house = House {
+            epoll,
+            door: Door::new(listener, config.connections_max),
+            is_watched: true,
+            clients: Slots::new(),
+            timers: Timers::new(),
+            desk: Desk::new(Core::new(config.limits, app)),
+        };
+        let clock = Clock::new();
+        let mut ends_at_ms = None;
+        let mut events = [EpollEvent::empty(); EVENTS_MAX];
+        while ends_at_ms.is_none_or(|it| it > clock.now_ms()) {
+            if ends_at_ms.is_some() && house.clients.is_empty() {
+                break;
+            }
+            house.watch_door(clock.now_ms())?;
+            let wake_at = [house.timers.next_ms(), house.door.wake_at_ms(), ends_at_ms];
+            let timeout = timeout(&clock, wake_at.into_iter().flatten().min());
+            let ready = match house.epoll.wait(&mut events, timeout) {
+                Err(Errno::EINTR) => continue,
+                ready => ready.context("epoll_wait")?,
+            };
+            let now_ms = clock.now_ms();
+            house.desk.core.clock(now_ms, clock::unix_seconds());
+            for event in &events[..ready] {
+                match event.data() {
+                    LISTENER => drop(house.take_in(now_ms)?),
+                    STOP if stop.heed()? => {
+                        ends_at_ms = Some(now_ms + config.drain_ms);
+                        house.close(now_ms)?;
+                    }
+                    STOP => {}
+                    client => house.turn(client, event.events(), now_ms),
+                }
+            }
+            house.expire(now_ms);
+        }
+        Ok(())
+    }
+    // ANCHOR_END: serve
+}
+
+/// Everything that the loop knows between two waits.
+struct House {
+    epoll: Epoll,
+    door: Door,
+    /// Whether epoll watches the listener now.
+    is_watched: bool,
+    clients: Slots<Guest>,
+    timers: Timers,
+    desk: Desk,
+}
+
+/// A client, and what epoll has been told to wait for.
+struct Guest {
+    client: Client,
+    interest: EpollFlags,
+}
+
+impl House {
+    // ANCHOR: turn
+    /// It is `client`'s turn, unless it has gone: an event may be for somebody who left in this batch.
+    fn turn(&mut self, client: u64, what: EpollFlags, now_ms: u64) {
+        let Some(guest) = self.clients.get_mut(client) else { return };
+        // Who waits for the deadline alone is asked nothing, so that no call would tell of a reset.
+        let is_gone = what.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP)
+            && guest.interest.is_empty();
+        let turn = if is_gone { Turn::Over } else { guest.client.turn(&mut self.desk, now_ms) };
+        self.after(client, turn);
+    }
+
+    /// Tells epoll what `client` waits for now, where that has changed, or lets it go.
+    fn after(&mut self, client: u64, turn: Turn) {
+        let Some(guest) = self.clients.get_mut(client) else { return };
+        let interest = match turn {
+            Turn::Readable => EpollFlags::EPOLLIN,
+            Turn::Writable => EpollFlags::EPOLLOUT,
+            Turn::Deadline => EpollFlags::empty(),
+            Turn::Others => EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT, // Ready at the next wait.
+            Turn::Over => return self.leave(client),
+        };
+        if interest != guest.interest {
+            guest.interest = interest;
+            let mut event = EpollEvent::new(interest, client);
+            if self.epoll.modify(&guest.client.socket, &mut event).is_err() {
+                return self.leave(client); // ENOMEM: this client's misfortune alone.
+            }
+        }
+        self.timers.set(slots::slot(client), guest.client.connection.deadline_ms());
+    }
+    // ANCHOR_END: turn
+
+    /// Closing a socket takes it out of epoll: no other descriptor is of it.
+    fn leave(&mut self, client: u64) {
+        if let Some(guest) = self.clients.remove(client) {
+            guest.client.leave(&mut self.desk);
+        }
+    }
+
+    // ANCHOR: accept
+    /// Who waits outside. Whether there was anybody.
+    fn take_in(&mut self, now_ms: u64) -> anyhow::Result<bool> {
+        let sockets = self.door.accept(self.clients.len(), now_ms)?;
+        let was_anybody = !sockets.is_empty();
+        for socket in sockets {
+            let client = Client::new(socket, &self.desk, now_ms);
+            let interest = EpollFlags::EPOLLIN;
+            let token = self.clients.insert(Guest { client, interest });
+            let Some(guest) = self.clients.get_mut(token) else { continue };
+            self.timers.set(slots::slot(token), guest.client.connection.deadline_ms());
+            if self.epoll.add(&guest.client.socket, EpollEvent::new(interest, token)).is_err() {
+                self.leave(token);
+            }
+        }
+        Ok(was_anybody)
+    }
+
+    /// A full house does not look at its door: the listener would stay ready, and the loop would spin.
+    fn watch_door(&mut self, now_ms: u64) -> anyhow::Result<()> {
+        let is_open = self.door.is_open(self.clients.len(), now_ms);
+        if let Some(listener) = self.door.listener()
+            && is_open != self.is_watched
+        {
+            let what = if is_open { EpollFlags::EPOLLIN } else { EpollFlags::empty() };
+            let mut event = EpollEvent::new(what, LISTENER);
+            self.epoll.modify(listener, &mut event).context("epoll_ctl(MOD, listener)")?;
+            self.is_watched = is_open;
+        }
+        Ok(())
+    }
+    // ANCHOR_END: accept
+
+    fn expire(&mut self, now_ms: u64) {
+        while let Some(slot) = self.timers.rung(now_ms) {
+            let Some((token, guest)) = self.clients.at_mut(slot) else { continue };
+            let turn = match guest.client.connection.deadline_ms() <= now_ms {
+                true => guest.client.expire(&mut self.desk, now_ms),
+                false => {
+                    self.timers.set(slot, guest.client.connection.deadline_ms());
+                    continue;
+                }
+            };
+            self.after(token, turn);
+        }
+    }
+
+    /// The server stops: who is in the queue already is taken in, nobody else, and who is idle goes.
+    fn close(&mut self, now_ms: u64) -> anyhow::Result<()> {
+        while self.take_in(now_ms)? {}
+        self.door.close();
+        self.desk.core.stop();
+        for client in self.clients.tokens() {
+            let Some(guest) = self.clients.get_mut(client) else { continue };
+            let turn = guest.client.drain(&mut self.desk, now_ms);
+            self.after(client, turn);
+        }
+        Ok(())
+    }
+}
+
+/// How long `epoll_wait` may sleep: until `wake_at_ms`, rounded up so that it has come.
+fn timeout(clock: &Clock, wake_at_ms: Option<u64>) -> EpollTimeout {
+    let Some(wake_at_ms) = wake_at_ms else { return EpollTimeout::NONE };
+    let left_us = clock.until(wake_at_ms).as_micros();
+    EpollTimeout::from(u16::try_from(left_us.div_ceil(1000)).unwrap_or(u16::MAX))
+}
+
+fn readable(token: u64) -> EpollEvent {
+    EpollEvent::new(EpollFlags::EPOLLIN, token)
+}

@@ -1,0 +1,85 @@
+//! Deadlines, found without walking all connections.
+//!
+//! A connection's deadline moves with each request, a hundred thousand times in a second. Its timer does
+//! not: it is set once, and when it rings too early it is set again for what is left. A slot has one timer
+//! that counts, whoever uses it, so that clients who come and go leave no timers behind.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The timers of one loop.
+pub struct Timers {
+    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    /// For each slot, when its timer rings; [`NEVER`] when it has none.
+    rings_at_ms: Vec<u64>,
+}
+
+/// No deadline.
+const NEVER: u64 = u64::MAX;
+
+impl Timers {
+    /// None yet.
+    pub const fn new() -> Timers {
+        Timers { heap: BinaryHeap::new(), rings_at_ms: Vec::new() }
+    }
+
+    /// Sees to it that the timer of `slot` rings at `deadline_ms` or before. Almost always there is nothing
+    /// to do.
+    pub fn set(&mut self, slot: u32, deadline_ms: u64) {
+        let slot_index = slot as usize;
+        if slot_index >= self.rings_at_ms.len() {
+            self.rings_at_ms.resize(slot_index + 1, NEVER);
+        }
+        if deadline_ms < self.rings_at_ms[slot_index] {
+            self.rings_at_ms[slot_index] = deadline_ms;
+            self.heap.push(Reverse((deadline_ms, slot)));
+        }
+    }
+
+    /// When the next one rings.
+    pub fn next_ms(&self) -> Option<u64> {
+        self.heap.peek().map(|&Reverse((at_ms, _))| at_ms)
+    }
+
+    /// A slot whose timer has rung: look at the deadline of whoever is there, and [`Timers::set`] it again.
+    pub fn rung(&mut self, now_ms: u64) -> Option<u32> {
+        while self.next_ms().is_some_and(|at_ms| at_ms <= now_ms) {
+            let Reverse((at_ms, slot)) = self.heap.pop()?;
+            // Another is one that was overtaken by an earlier deadline of the same slot.
+            if self.rings_at_ms[slot as usize] == at_ms {
+                self.rings_at_ms[slot as usize] = NEVER;
+                return Some(slot);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_that_moves_away_costs_nothing() {
+        let mut timers = Timers::new();
+        timers.set(3, 100);
+        (101..10_000).for_each(|deadline_ms| timers.set(3, deadline_ms));
+        assert_eq!(timers.heap.len(), 1);
+        assert_eq!(timers.rung(99), None);
+        assert_eq!(timers.rung(100), Some(3));
+        assert_eq!(timers.rung(100), None);
+        assert_eq!(timers.next_ms(), None);
+    }
+
+    #[test]
+    fn a_nearer_deadline_rings_first_and_its_elder_not_at_all() {
+        let mut timers = Timers::new();
+        timers.set(0, 100);
+        timers.set(1, 50);
+        timers.set(0, 40);
+        assert_eq!(timers.next_ms(), Some(40));
+        assert_eq!(timers.rung(200), Some(0));
+        assert_eq!(timers.rung(200), Some(1));
+        assert_eq!(timers.rung(200), None);
+    }
+}
