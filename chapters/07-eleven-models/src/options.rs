@@ -40,7 +40,12 @@ pub struct Serve {
 
 /// The options that take a number: the name, the smallest, the largest, and what it means.
 const NUMBERS: [(&str, u32, u32, &str); 7] = [
-    ("--workers", 1, 4096, "threads or processes of a model with a fixed number (default: the cores)"),
+    (
+        "--workers",
+        1,
+        4096,
+        "threads or processes of a model with a fixed number (default: the cores)",
+    ),
     ("--backlog", BACKLOG_MIN, i32::MAX as u32, "length of the queue for accept (default 4096)"),
     ("--patience-ms", 1, 3_600_000, "for a whole request, from its first byte (default 6000)"),
     ("--idle-ms", 1, 3_600_000, "for a connection that says nothing (default 15000)"),
@@ -99,7 +104,8 @@ fn number(option: usize, text: Option<String>) -> Result<u32, String> {
 }
 
 fn config(numbers: [Option<u32>; NUMBERS.len()]) -> Result<Config, String> {
-    let [workers, backlog, patience_ms, idle_ms, drain_ms, connections_max, batch_wait_us] = numbers;
+    let [workers, backlog, patience_ms, idle_ms, drain_ms, connections_max, batch_wait_us] =
+        numbers;
     let mut limits = Limits::default();
     limits.head_patience_ms = patience_ms.unwrap_or(limits.head_patience_ms);
     limits.idle_patience_ms = idle_ms.unwrap_or(limits.idle_patience_ms);
@@ -141,7 +147,8 @@ pub fn usage() -> String {
 
 /// The whole help.
 pub fn help() -> String {
-    let mut text = format!("ch07: {}\n\n{}\nNAME is one of\n", env!("CARGO_PKG_DESCRIPTION"), usage());
+    let mut text =
+        format!("ch07: {}\n\n{}\nNAME is one of\n", env!("CARGO_PKG_DESCRIPTION"), usage());
     for model in MODELS {
         let _ = writeln!(text, "  {:<22} {}", model.name(), model.about());
     }

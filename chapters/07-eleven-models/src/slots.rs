@@ -68,7 +68,8 @@ impl<T> Slots<T> {
     /// All tokens that are in use. Walks all slots: for a stop, not for a loop.
     pub fn tokens(&self) -> Vec<u64> {
         let used = self.slots.iter().enumerate().filter(|(_, place)| place.thing.is_some());
-        used.map(|(slot, place)| token(u32::try_from(slot).unwrap_or(u32::MAX), place.uses)).collect()
+        used.map(|(slot, place)| token(u32::try_from(slot).unwrap_or(u32::MAX), place.uses))
+            .collect()
     }
 }
 

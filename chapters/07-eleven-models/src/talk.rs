@@ -66,11 +66,12 @@ impl Client {
         for _ in 0..CALLS_MAX {
             let done = match self.connection.wants() {
                 Wants::Read if is_drained => return Turn::Readable,
-                Wants::Read => socket::recv(socket, &mut desk.buffer[..], MsgFlags::empty())
-                    .map(|length| {
+                Wants::Read => {
+                    socket::recv(socket, &mut desk.buffer[..], MsgFlags::empty()).map(|length| {
                         is_drained = (1..READ_BYTES).contains(&length);
                         self.connection.feed(&mut desk.core, &desk.buffer[..length], now_ms);
-                    }),
+                    })
+                }
                 Wants::Write => net::send(socket, &self.connection.unsent())
                     .map(|length| self.connection.sent(&mut desk.core, length, now_ms)),
                 Wants::Wait => return Turn::Deadline,

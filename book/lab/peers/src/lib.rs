@@ -2,4 +2,4 @@
 #![forbid(unsafe_code)]
 
 /// The body.
-pub const BODY: &[u8] = b"odd or even? GET /parity/{n}\n";
+pub const BODY: &[u8] = b"Ask /parity/7\n";

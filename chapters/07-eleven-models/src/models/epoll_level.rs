@@ -66,7 +66,7 @@ impl Model for EpollLevel {
                 ready => ready.context("epoll_wait")?,
             };
             let now_ms = clock.now_ms();
-            house.desk.core.clock(now_ms, clock::unix_seconds());
+            house.desk.core.clock(clock::unix_seconds());
             for event in &events[..ready] {
                 match event.data() {
                     LISTENER => drop(house.take_in(now_ms)?),
