@@ -19,15 +19,19 @@ pub struct Door {
     connections_max: usize,
     /// Set after an accept that failed for want of a descriptor: until when, and with how many inside.
     pause: Option<(u64, usize)>,
+    /// Whether the last look at the queue ended before the queue did.
+    has_more: bool,
+    /// After the last call: how many may still come in.
+    last: Option<usize>,
 }
 
 impl Door {
     /// An open one, for so many connections.
     pub const fn new(listener: OwnedFd, connections_max: usize) -> Door {
-        Door { listener: Some(listener), connections_max, pause: None }
+        Door { listener: Some(listener), connections_max, pause: None, has_more: false, last: None }
     }
 
-    /// What has to be watched for new clients; nothing after [`Door::close`].
+    /// What has to be watched for new clients; nothing once it is closed.
     pub const fn listener(&self) -> Option<&OwnedFd> {
         self.listener.as_ref()
     }
@@ -40,13 +44,17 @@ impl Door {
     pub fn accept(&mut self, inside: usize, now_ms: u64) -> anyhow::Result<Vec<OwnedFd>> {
         let mut clients = Vec::new();
         let Some(listener) = &self.listener else { return Ok(clients) };
+        self.has_more = true;
         for _ in 0..ACCEPTS_MAX {
             if inside + clients.len() >= self.connections_max {
                 break;
             }
             match net::accept(listener, SockFlag::SOCK_NONBLOCK)? {
                 Accepted::Client(client) => clients.push(client),
-                Accepted::Nobody => break,
+                Accepted::Nobody => {
+                    self.has_more = false;
+                    break;
+                }
                 Accepted::Again => {}
                 Accepted::NoDescriptor => {
                     self.pause = Some((now_ms + PAUSE_MS, inside + clients.len()));
@@ -54,7 +62,19 @@ impl Door {
                 }
             }
         }
+        if let Some(last) = &mut self.last {
+            *last = last.saturating_sub(clients.len());
+            if *last == 0 || !self.has_more {
+                self.close();
+            }
+        }
         Ok(clients)
+    }
+
+    /// Whether somebody may be in the queue whom the last [`Door::accept`] did not reach: who waits for
+    /// edges is not told of them again.
+    pub const fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// Whether the listener is to be watched, with so many inside. To be asked before each wait.
@@ -66,6 +86,19 @@ impl Door {
     /// Until when a wait may last for the door's sake.
     pub fn wake_at_ms(&self) -> Option<u64> {
         self.pause.map(|(until_ms, _)| until_ms)
+    }
+
+    /// The server stops. To close a listener is to reset everybody in its queue, who were told that they
+    /// are connected. So they are taken in, as soon as there is room for them, and the door closes behind
+    /// the last: when the queue is empty, or after as many as it holds, since there may be no end of those
+    /// who come after them.
+    pub fn last_call(&mut self, backlog: i32) {
+        self.last = Some(usize::try_from(backlog).unwrap_or(0).saturating_add(1));
+    }
+
+    /// Whether the last call has been.
+    pub const fn is_last_call(&self) -> bool {
+        self.last.is_some()
     }
 
     /// Nobody is taken in any more, and whoever connects now is refused.

@@ -52,33 +52,33 @@ impl Model for EpollLevel {
             desk: Desk::new(Core::new(config.limits, app)),
         };
         let clock = Clock::new();
-        let mut ends_at_ms = None;
+        let (mut now_ms, mut ends_at_ms) = (0, None);
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
-        while ends_at_ms.is_none_or(|it| it > clock.now_ms()) {
-            if ends_at_ms.is_some() && house.clients.is_empty() {
-                break;
-            }
-            house.watch_door(clock.now_ms())?;
+        while ends_at_ms.is_none_or(|it| now_ms < it) && !house.is_left() {
+            house.watch_door(now_ms)?;
             let wake_at = [house.timers.next_ms(), house.door.wake_at_ms(), ends_at_ms];
-            let timeout = timeout(&clock, wake_at.into_iter().flatten().min());
+            let timeout = timeout(now_ms, wake_at.into_iter().flatten().min());
             let ready = match house.epoll.wait(&mut events, timeout) {
-                Err(Errno::EINTR) => continue,
+                Err(Errno::EINTR) => 0,
                 ready => ready.context("epoll_wait")?,
             };
-            let now_ms = clock.now_ms();
+            now_ms = clock.now_ms();
             house.desk.core.clock(clock::unix_seconds());
             for event in &events[..ready] {
                 match event.data() {
-                    LISTENER => drop(house.take_in(now_ms)?),
+                    LISTENER => house.take_in(now_ms)?,
                     STOP if stop.heed()? => {
                         ends_at_ms = Some(now_ms + config.drain_ms);
-                        house.close(now_ms)?;
+                        house.close(config.backlog, now_ms);
                     }
                     STOP => {}
                     client => house.turn(client, event.events(), now_ms),
                 }
             }
             house.expire(now_ms);
+            if house.door.is_last_call() {
+                house.take_in(now_ms)?; // There may be room now for who is still in the queue.
+            }
         }
         Ok(())
     }
@@ -143,11 +143,9 @@ impl House {
     }
 
     // ANCHOR: accept
-    /// Who waits outside. Whether there was anybody.
-    fn take_in(&mut self, now_ms: u64) -> anyhow::Result<bool> {
-        let sockets = self.door.accept(self.clients.len(), now_ms)?;
-        let was_anybody = !sockets.is_empty();
-        for socket in sockets {
+    /// Who waits outside. After the last call they are treated as those who are in.
+    fn take_in(&mut self, now_ms: u64) -> anyhow::Result<()> {
+        for socket in self.door.accept(self.clients.len(), now_ms)? {
             let client = Client::new(socket, &self.desk, now_ms);
             let interest = EpollFlags::EPOLLIN;
             let token = self.clients.insert(Guest { client, interest });
@@ -155,9 +153,11 @@ impl House {
             self.timers.set(slots::slot(token), guest.client.connection.deadline_ms());
             if self.epoll.add(&guest.client.socket, EpollEvent::new(interest, token)).is_err() {
                 self.leave(token);
+            } else if self.door.is_last_call() {
+                self.drain(token, now_ms);
             }
         }
-        Ok(was_anybody)
+        Ok(())
     }
 
     /// A full house does not look at its door: the listener would stay ready, and the loop would spin.
@@ -175,39 +175,51 @@ impl House {
     }
     // ANCHOR_END: accept
 
+    // ANCHOR: expire
+    /// Whose timer has rung is asked for the deadline, which has moved on with each request.
     fn expire(&mut self, now_ms: u64) {
         while let Some(slot) = self.timers.rung(now_ms) {
             let Some((token, guest)) = self.clients.at_mut(slot) else { continue };
-            let turn = match guest.client.connection.deadline_ms() <= now_ms {
-                true => guest.client.expire(&mut self.desk, now_ms),
-                false => {
-                    self.timers.set(slot, guest.client.connection.deadline_ms());
-                    continue;
-                }
-            };
-            self.after(token, turn);
+            let deadline_ms = guest.client.connection.deadline_ms();
+            if deadline_ms > now_ms {
+                self.timers.set(slot, deadline_ms);
+            } else {
+                let turn = guest.client.expire(&mut self.desk, now_ms);
+                self.after(token, turn);
+            }
         }
     }
+    // ANCHOR_END: expire
 
-    /// The server stops: who is in the queue already is taken in, nobody else, and who is idle goes.
-    fn close(&mut self, now_ms: u64) -> anyhow::Result<()> {
-        while self.take_in(now_ms)? {}
-        self.door.close();
+    // ANCHOR: stop
+    /// The server stops: who is idle goes, what is in flight is answered, who is in the queue is taken in.
+    fn close(&mut self, backlog: i32, now_ms: u64) {
         self.desk.core.stop();
         for client in self.clients.tokens() {
-            let Some(guest) = self.clients.get_mut(client) else { continue };
-            let turn = guest.client.drain(&mut self.desk, now_ms);
-            self.after(client, turn);
+            self.drain(client, now_ms);
         }
-        Ok(())
+        self.door.last_call(backlog);
     }
+
+    fn drain(&mut self, client: u64, now_ms: u64) {
+        let Some(guest) = self.clients.get_mut(client) else { return };
+        let turn = guest.client.drain(&mut self.desk, now_ms);
+        self.after(client, turn);
+    }
+
+    /// Whether nobody is in, and nobody can come in any more.
+    fn is_left(&self) -> bool {
+        self.clients.is_empty() && self.door.listener().is_none()
+    }
+    // ANCHOR_END: stop
 }
 
-/// How long `epoll_wait` may sleep: until `wake_at_ms`, rounded up so that it has come.
-fn timeout(clock: &Clock, wake_at_ms: Option<u64>) -> EpollTimeout {
+/// How long `epoll_wait` may sleep. Both times are whole milliseconds, the first of them rounded down, so
+/// that the second has come when it returns.
+fn timeout(now_ms: u64, wake_at_ms: Option<u64>) -> EpollTimeout {
     let Some(wake_at_ms) = wake_at_ms else { return EpollTimeout::NONE };
-    let left_us = clock.until(wake_at_ms).as_micros();
-    EpollTimeout::from(u16::try_from(left_us.div_ceil(1000)).unwrap_or(u16::MAX))
+    let left_ms = wake_at_ms.saturating_sub(now_ms);
+    EpollTimeout::from(u16::try_from(left_ms).unwrap_or(u16::MAX))
 }
 
 fn readable(token: u64) -> EpollEvent {
