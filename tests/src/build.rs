@@ -53,16 +53,42 @@ fn build(packages: &[&str]) -> anyhow::Result<BTreeMap<String, PathBuf>> {
     cargo(&["--bins"].into_iter().chain(packages).collect::<Vec<_>>())
 }
 
+/// Builds the `programs` of chapters with `--cfg elsewhere`, in a directory of their own, and says where
+/// each is: what stands in for Linux on another system, see `chapters/01-blocking/src/socket.rs`.
+///
+/// # Errors
+///
+/// As [`program`].
+pub fn elsewhere(programs: &[&str]) -> anyhow::Result<BTreeMap<String, PathBuf>> {
+    let package = |program: &&str| program.split('-').next().unwrap_or_default().to_owned();
+    let packages: Vec<String> = programs.iter().map(package).collect();
+    let packages = packages.iter().flat_map(|it| ["-p", it]);
+    let programs = programs.iter().flat_map(|it| ["--bin", it]);
+    cargo_with(&packages.chain(programs).collect::<Vec<_>>(), Some("elsewhere"))
+}
+
 /// Builds what the `arguments` name, and says where each program is.
 fn cargo(arguments: &[&str]) -> anyhow::Result<BTreeMap<String, PathBuf>> {
+    cargo_with(arguments, None)
+}
+
+/// The same with a `--cfg`, if one is given: in a folder called so within the target directory, since all
+/// would be built anew in the directory itself, and then again without it.
+fn cargo_with(arguments: &[&str], cfg: Option<&str>) -> anyhow::Result<BTreeMap<String, PathBuf>> {
     let test = std::env::current_exe().context("where this test's own program is")?;
     let (target, profile) = place(&test).context("this test was not built by cargo")?;
+    let target = cfg.map_or(target.to_owned(), |it| target.join(it));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from(env!("CARGO")));
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--message-format", "json-render-diagnostics"]);
     command.args(["--profile", profile]).arg("--target-dir").arg(target);
     command.arg("--manifest-path").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
     command.args(arguments);
+    if let Some(cfg) = cfg {
+        let others = std::env::var("RUSTFLAGS").unwrap_or_default();
+        command.env("RUSTFLAGS", format!("{others} --cfg {cfg}"));
+        command.env_remove("CARGO_ENCODED_RUSTFLAGS"); // It would be taken instead.
+    }
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("{command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", output.status);

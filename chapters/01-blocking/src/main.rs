@@ -4,6 +4,7 @@
 //! accepts the next. Whoever it reads from decides how long everybody else waits.
 
 mod command_line;
+mod socket;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,8 +12,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use nix::errno::Errno;
-use nix::sys::socket::{self, MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 use oddeven::{LINE_BYTES_MAX, Session};
+use socket::{MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 
 // ANCHOR: constants
 /// How many clients the kernel completes the handshake of before we accept them, less one.

@@ -4,6 +4,7 @@
 //! dropping them, and nobody is waited for for ever. These are two changes: `src/bin/` has each alone.
 
 mod command_line;
+mod socket;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,9 +13,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use nix::errno::Errno;
-use nix::sys::socket::{self, MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 use nix::sys::time::TimeVal;
 use oddeven::{LINE_BYTES_MAX, Session};
+use socket::{MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 
 // ANCHOR: constants
 /// How many clients the kernel completes the handshake of before we accept them, less one.

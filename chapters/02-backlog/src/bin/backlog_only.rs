@@ -2,6 +2,8 @@
 
 #[path = "../command_line.rs"]
 mod command_line;
+#[path = "../socket.rs"]
+mod socket;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,8 +12,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use nix::errno::Errno;
-use nix::sys::socket::{self, MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 use oddeven::{LINE_BYTES_MAX, Session};
+use socket::{MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 
 /// How many clients the kernel completes the handshake of before we accept them, less one.
 /// It takes less where net.core.somaxconn is less.

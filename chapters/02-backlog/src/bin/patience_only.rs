@@ -2,6 +2,8 @@
 
 #[path = "../command_line.rs"]
 mod command_line;
+#[path = "../socket.rs"]
+mod socket;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,9 +11,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use nix::errno::Errno;
-use nix::sys::socket::{self, MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 use nix::sys::time::TimeVal;
 use oddeven::{LINE_BYTES_MAX, Session};
+use socket::{MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 
 /// How many clients the kernel completes the handshake of before we accept them, less one.
 const BACKLOG: i32 = 1;

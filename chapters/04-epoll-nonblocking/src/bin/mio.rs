@@ -7,6 +7,8 @@
 
 #[path = "../command_line.rs"]
 mod command_line;
+#[path = "../socket.rs"]
+mod socket;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -19,8 +21,8 @@ use anyhow::Context;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use nix::errno::Errno;
-use nix::sys::socket::{self, MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 use oddeven::{LINE_BYTES_MAX, Session};
+use socket::{MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 
 const BACKLOG: i32 = 4096;
 const DISCARDS_MAX: usize = 16;

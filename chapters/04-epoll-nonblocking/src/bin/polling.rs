@@ -5,6 +5,8 @@
 
 #[path = "../command_line.rs"]
 mod command_line;
+#[path = "../socket.rs"]
+mod socket;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -16,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nix::errno::Errno;
-use nix::sys::socket::{self, MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 use oddeven::{LINE_BYTES_MAX, Session};
 use polling::{Event, Events, PollMode, Poller};
+use socket::{MsgFlags, Shutdown, SockFlag, SockType, SockaddrLike, sockopt};
 
 const BACKLOG: i32 = 4096;
 const DISCARDS_MAX: usize = 16;
