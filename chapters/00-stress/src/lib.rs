@@ -16,6 +16,12 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "stress measures on Linux, with calls that are Linux's own. On macOS or Windows run it in the dev container \
+     (.devcontainer/), in Lima's virtual machine or in WSL2."
+);
+
 mod ask;
 pub mod calibrate;
 mod chart;

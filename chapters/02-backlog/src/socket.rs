@@ -43,6 +43,7 @@ mod elsewhere {
 
     pub struct Backlog;
 
+    #[expect(clippy::new_ret_no_self, reason = "nix's own type, by nix's own call")]
     impl Backlog {
         /// As many as the system has a name for: on macOS that is 128, where Linux has 4096.
         pub fn new(clients: i32) -> nix::Result<socket::Backlog> {

@@ -6,6 +6,9 @@
 
 mod command_line;
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("epoll is Linux's: use the dev container (.devcontainer/), or run --bin ch04-mio");
+
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,8 +1,9 @@
 //! Chapter 04, the first step: non-blocking descriptors and a state per client, nothing more.
-//!
 //! Nobody waits for anybody. Nobody is let go either, and the descriptors may run out: `main.rs`.
 #[path = "../command_line.rs"]
 mod command_line;
+#[cfg(not(target_os = "linux"))]
+compile_error!("epoll is Linux's: use the dev container (.devcontainer/), or run --bin ch04-mio");
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
