@@ -30,6 +30,17 @@ fn without_ring(home: &Path, arguments: &[&str], errno: Errno) -> (String, Optio
 }
 
 #[test]
+fn the_page_has_the_commands_of_the_checker() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../book/src/how-to-use.md");
+    let page = fs::read_to_string(path).unwrap().replace("\\\n", "");
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for command in [course::ELSEWHERE, course::NEWER, course::WINDOWS] {
+        let command = command.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.contains(&command), "how-to-use.md does not have `{command}`");
+    }
+}
+
+#[test]
 fn every_chapter_is_told_of() {
     let copy = Copy::of(&["ex01"]);
     let (said, status) = copy.course(&["doctor"], 30);
