@@ -6,6 +6,7 @@ use crate::{
     link,
     measure::{Folders, Session, Wish},
     question,
+    race::Race,
     scaling::bare::{self, End},
     servers, staircase, tour, trace,
 };
@@ -75,6 +76,12 @@ struct RaceArguments {
     /// Take these servers only, such as 01,04 or 03-one-recv
     #[arg(long, value_name = "NAMES")]
     servers: Option<String>,
+    /// Let each server climb the staircase so often with each kind of stalled client [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+    repeats: Option<u64>,
+    /// Begin anew, whatever an earlier start has done
+    #[arg(long)]
+    fresh: bool,
     #[command(flatten)]
     folders: Folders,
 }
@@ -177,13 +184,14 @@ fn race(arguments: &RaceArguments) -> Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
     };
-    let experiment = experiment::find("race")?;
+    let experiment = &Race { repeats: arguments.repeats.unwrap_or(Race::ONCE.repeats) };
     let scale = experiment.scale(form(arguments.full, arguments.smoke));
     let mut guess = None;
     let session = Session::open(&servers, &arguments.folders, || {
         guess = if arguments.smoke { None } else { question::ask(&servers) };
     })?;
-    let wish = Wish { experiment, servers: &servers, scale: &scale, fresh: false, skip: false };
+    let fresh = arguments.fresh;
+    let wish = Wish { experiment, servers: &servers, scale: &scale, fresh, skip: false };
     let ended = session.conduct(&wish)?;
     if let Some(guess) = guess {
         println!("\nyour guess:  {guess}\nmeasured:    {}", ended.answer);

@@ -17,7 +17,7 @@ use stress::StallKind;
 
 /// Every experiment, in the order of `cargo lab list`.
 pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] = &[
-    &crate::race::Race,
+    &crate::race::Race::ONCE,
     &crate::stalls::Stalls,
     &crate::patience::Patience,
     &crate::backlog::Backlog,

@@ -38,7 +38,8 @@ pub struct Record {
     pub stall: String,
     /// How many stalled clients come with 100 requests.
     pub stall_percent: f64,
-    /// The dice of the link or of the arrivals, from 1; empty where nothing is thrown.
+    /// Which of the equal runs, from 1, and with which dice of the link or of the arrivals where any are
+    /// thrown; empty where rounds are steps, and where there is one run by its nature.
     pub seed: Option<u64>,
     /// From 1. A round, where nothing climbs.
     pub step: u32,

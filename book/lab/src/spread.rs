@@ -4,6 +4,9 @@
 //! Which reactor has a client can be seen from outside: each reactor has an epoll of its own, and
 //! /proc/PID/fdinfo lists what an epoll watches. So the clients say nothing, and are counted before the
 //! server's patience with them ends.
+//!
+//! A second start goes on trial by trial, and each trial has a server of its own, so that none knows of the
+//! others.
 
 use crate::{
     binaries::Binary,
@@ -100,33 +103,63 @@ impl Experiment for Spread {
         for &(clients, trials) in crowds(bench.scale) {
             let mut counted = Vec::new();
             for trial in 1..=trials {
-                if bench.stop.load(Ordering::Relaxed) {
-                    outcome.table = Table::of(&rows)?;
-                    return Ok(outcome);
-                }
-                let counts = crowd(server, reactors, clients)?;
+                let part = format!("{clients} clients, {reactors} reactors #{trial}");
+                let counts = match bench.journal.get(&part) {
+                    Some(kept) => kept,
+                    None if bench.stop.load(Ordering::Relaxed) => {
+                        outcome.missing += 1;
+                        continue;
+                    }
+                    None => {
+                        let counts = crowd(server, reactors, clients)?;
+                        bench.journal.keep(&part, &counts)?;
+                        counts
+                    }
+                };
                 rows.extend(records(&counts, clients, trial));
                 counted.push(counts);
             }
             text += &describe(clients, &counted);
         }
-        match stand_still(server, reactors) {
-            Ok(sentence) => {
-                let _ = write!(text, "\nONE REACTOR STANDS STILL\n  {sentence}\n");
-                outcome.answer = sentence.replace("\n ", "");
-                outcome.findings.push(outcome.answer.clone());
-            }
-            // A machine without ptrace is no machine that fails.
-            Err(error) if error.is::<NoPtrace>() => {
-                let _ = write!(text, "\nONE REACTOR STANDS STILL\n  not shown: {error}\n");
-                outcome.findings.push(error.to_string());
-            }
-            Err(error) => outcome.failures.push(format!("one reactor stands still: {error:#}")),
-        }
+        one_stands_still(bench, server, reactors, &mut text, &mut outcome)?;
         outcome.table = Table::of(&rows)?;
         outcome.scoreboard = text;
         Ok(outcome)
     }
+}
+
+/// What happens while one reactor stands still, into `text` and `outcome`.
+fn one_stands_still(
+    bench: &Bench<'_>,
+    server: &Binary,
+    reactors: usize,
+    text: &mut String,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let part = format!("one of {reactors} reactors stands still");
+    let kept = bench.journal.get::<String>(&part);
+    if kept.is_none() && bench.stop.load(Ordering::Relaxed) {
+        outcome.missing += 1;
+        return Ok(());
+    }
+    match kept.map_or_else(|| stand_still(server, reactors), Ok) {
+        Ok(sentence) => {
+            bench.journal.keep(&part, &sentence)?;
+            let _ = write!(text, "\nONE REACTOR STANDS STILL\n  {sentence}\n");
+            outcome.answer = sentence.replace("\n ", "");
+            outcome.findings.push(outcome.answer.clone());
+        }
+        // A machine without ptrace is no machine that fails.
+        Err(error) if error.is::<NoPtrace>() => {
+            let _ = write!(text, "\nONE REACTOR STANDS STILL\n  not shown: {error}\n");
+            outcome.findings.push(error.to_string());
+        }
+        Err(error) => {
+            outcome.missing += 1;
+            outcome.fail(format!("one reactor stands still: {error:#}"));
+        }
+    }
+    Ok(())
 }
 
 fn crowds(scale: &Scale) -> &'static [(usize, usize)] {

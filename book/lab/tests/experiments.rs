@@ -151,46 +151,121 @@ fn a_staircase_counts_what_the_link_carries() {
 
 #[test]
 fn a_second_start_goes_on_where_the_first_was_stopped() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let partial = folder.path().join("backlog-smoke.partial.jsonl");
-    let mut first = Running::start(&folder);
-    let start = Instant::now();
-    while !fs::read_to_string(&partial).is_ok_and(|text| text.lines().count() >= 2) {
-        assert!(start.elapsed() < LONG, "nothing is done");
-        thread::sleep(Duration::from_millis(5));
-    }
-    kill(first.pid(), Signal::SIGTERM).expect("the lab runs");
-    assert_eq!(first.0.wait().expect("waitpid").code(), Some(130));
+    let stopped = Stopped::after_a_part("backlog");
+    let done: Vec<backlog::Row> = stopped.record();
     let whole = 4;
-    let done: Vec<backlog::Row> = record(folder.path(), "backlog");
     assert!((1..whole).contains(&done.len()), "what was done is written, and not all: {done:?}");
-    assert!(partial.exists());
-
-    let again = |more: &[&str]| {
-        let mut command = Command::new(LAB);
-        command.args(["backlog", "--smoke", "--out"]).arg(folder.path()).args(more);
-        let output = command.assert().success().get_output().clone();
-        String::from_utf8(output.stderr).expect("text")
-    };
-    let said = again(&[]);
-    assert!(said.contains("this one goes on from there (--fresh begins anew)"), "{said}");
-    let rows: Vec<backlog::Row> = record(folder.path(), "backlog");
+    stopped.goes_on();
+    let rows: Vec<backlog::Row> = stopped.record();
     assert_eq!(rows.len(), whole);
     assert_eq!(rows[..1], done[..1], "what was done is taken as it was");
-    assert!(!partial.exists(), "it is whole");
     for row in &rows {
         assert_eq!(row.at_once, row.predicted_at_once, "{row:?}");
     }
     assert!(rows.iter().any(|it| it.at_first_retry + it.later > 0), "{rows:?}");
 }
 
-/// `cargo lab backlog --smoke`, as a process of its own.
+#[test]
+fn the_trials_of_spread_go_on_and_a_fresh_start_does_not() {
+    let stopped = Stopped::after_a_part("spread");
+    let done: Vec<Record> = stopped.record();
+    let kept = fs::read(&stopped.partial).expect("a journal");
+    stopped.goes_on();
+    let rows: Vec<Record> = stopped.record();
+    let reactors = rows[0].reactors.expect("they are counted");
+    let shape: Vec<_> = rows.iter().map(|it| (it.clients, it.step, it.reactor)).collect();
+    let trial = |clients, step| (1..=reactors).map(move |at| (Some(clients), step, Some(at)));
+    let all: Vec<_> = [trial(10, 1), trial(10, 2), trial(100, 1)].into_iter().flatten().collect();
+    assert_eq!(shape, all);
+    assert!((reactors..rows.len()).contains(&done.len()), "some, and not all: {done:?}");
+    assert_eq!(rows[..done.len()], done[..], "what was done is taken as it was");
+
+    fs::write(&stopped.partial, kept).expect("the journal of the first start");
+    let said = stopped.again(&["--fresh"]);
+    assert!(!said.contains("an earlier start"), "{said}");
+    assert!(!stopped.partial.exists());
+}
+
+#[test]
+fn a_server_that_was_traced_is_not_traced_again() {
+    let Some(stopped) = Stopped::try_after_a_part("syscalls") else {
+        eprintln!("NEEDS ptrace: nothing was traced, so that nothing was interrupted");
+        return;
+    };
+    let done: Vec<Count> = stopped.record();
+    stopped.goes_on();
+    let rows: Vec<Count> = stopped.record();
+    let mut servers: Vec<&str> = rows.iter().map(|it| it.server.as_str()).collect();
+    servers.dedup();
+    assert!(servers.starts_with(&["ch01", "ch02", "ch03", "ch04", "ch05"]), "{servers:?}");
+    // Each call of the first, as it was: a second look would have other counts of threads and waits.
+    let first = |rows: &[Count]| -> Vec<Count> {
+        rows.iter().filter(|it| it.server == "ch01").cloned().collect()
+    };
+    assert!(!done.is_empty() && done.len() < rows.len(), "some, and not all: {done:?}");
+    assert_eq!(first(&rows), first(&done));
+}
+
+/// An experiment in its smallest form that was interrupted when its first part was done.
+struct Stopped {
+    name: &'static str,
+    folder: TempDir,
+    /// The journal.
+    partial: PathBuf,
+}
+
+impl Stopped {
+    fn after_a_part(name: &'static str) -> Stopped {
+        Stopped::try_after_a_part(name).expect("it does a part")
+    }
+
+    /// `None` if it ended without having done anything.
+    fn try_after_a_part(name: &'static str) -> Option<Stopped> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let partial = folder.path().join(format!("{name}-smoke.partial.jsonl"));
+        let mut first = Running::start(name, &folder);
+        let start = Instant::now();
+        while !fs::read_to_string(&partial).is_ok_and(|text| text.lines().count() >= 2) {
+            assert!(start.elapsed() < LONG, "nothing is done");
+            if first.0.try_wait().expect("waitpid").is_some() {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        kill(first.pid(), Signal::SIGINT).expect("the lab runs");
+        assert_eq!(first.0.wait().expect("waitpid").code(), Some(130));
+        assert!(partial.exists(), "what is done is kept");
+        Some(Stopped { name, folder, partial })
+    }
+
+    fn record<T: DeserializeOwned>(&self) -> Vec<T> {
+        record(self.folder.path(), self.name)
+    }
+
+    /// Starts it again, and lets it come to its end.
+    fn again(&self, more: &[&str]) -> String {
+        let mut command = Command::new(LAB);
+        command.args([self.name, "--smoke", "--out"]).arg(self.folder.path()).args(more);
+        let output = command.arg("--binaries").arg(programs()).assert().success();
+        String::from_utf8(output.get_output().stderr.clone()).expect("text")
+    }
+
+    /// As [`Stopped::again`], and it does what is left.
+    fn goes_on(&self) {
+        let said = self.again(&[]);
+        assert!(said.contains("this one goes on from there (--fresh begins anew)"), "{said}");
+        assert!(!self.partial.exists(), "it is whole");
+    }
+}
+
+/// `cargo lab NAME --smoke`, as a process of its own.
 struct Running(process::Child);
 
 impl Running {
-    fn start(folder: &TempDir) -> Running {
+    fn start(name: &str, folder: &TempDir) -> Running {
         let mut command = process::Command::new(LAB);
-        command.args(["backlog", "--smoke", "--out"]).arg(folder.path());
+        command.args([name, "--smoke", "--out"]).arg(folder.path());
+        command.arg("--binaries").arg(programs());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Running(command.spawn().expect("the lab"))
     }

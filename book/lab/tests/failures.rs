@@ -8,7 +8,7 @@ use contract::verdicts::CHAPTERS;
 use lab::{
     binaries::{Binary, take},
     experiment::{Bench, Experiment, Outcome, Scale},
-    journal::Journal,
+    journal::{Found, Journal},
     machine::Machine,
     race::{Race, scoreboard::Tally},
     records::Record,
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         trial("a_lack_of_descriptors_is_a_sentence", a_lack_of_descriptors_is_a_sentence),
         trial("after_ctrl_c_there_is_a_report_and_no_server", after_ctrl_c_there_is_a_report),
         trial("a_killed_lab_leaves_no_server", a_killed_lab_leaves_no_server),
+        trial("a_race_goes_on_where_it_was_stopped", a_race_goes_on_where_it_was_stopped),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -124,6 +125,61 @@ fn a_killed_lab_leaves_no_server() {
     kill(running.pid(), Signal::SIGKILL).expect("the lab runs");
     running.wait();
     running.assert_no_server_is_left();
+}
+
+/// Of two repeats the first is done when the reader has had enough.
+fn a_race_goes_on_where_it_was_stopped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let chapters = [CHAPTERS[0], CHAPTERS[3]];
+    let servers = take(&binaries(folder.path()), &chapters).expect("all are there");
+    let (scale, machine) = (Scale { side_by_side: 2, ..small() }, machine());
+    let partial = folder.path().join("race.partial.jsonl");
+    let race = |enough: usize| {
+        let journal = Journal::open(folder.path(), "race", Race { repeats: 2 }.parameters(), false);
+        let (journal, stop) = (journal.expect("a journal"), AtomicBool::new(false));
+        let bench = Bench {
+            servers: &servers,
+            scale: &scale,
+            machine: &machine,
+            screen: &Screen::Quiet,
+            stop: &stop,
+            journal: &journal,
+        };
+        let is_over = AtomicBool::new(false);
+        let outcome = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let text = fs::read_to_string(&partial).unwrap_or_default();
+                    stop.fetch_or(text.lines().count() >= enough, Ordering::Relaxed);
+                    thread::sleep(Duration::from_millis(5));
+                }
+            });
+            let outcome = Race { repeats: 2 }.run(&bench);
+            is_over.store(true, Ordering::Relaxed);
+            outcome.expect("something can be measured")
+        });
+        (outcome.table.rows::<Record>().expect("records"), outcome, journal.found())
+    };
+    // The head, a client for each of two servers and kinds, the baseline, and the first two staircases.
+    let (first, outcome, _) = race(1 + 4 + 1 + 2);
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    let (second, outcome, found) = race(usize::MAX);
+    assert_eq!((outcome.failures, outcome.missing), (Vec::new(), 0));
+    assert_eq!(found, Found::Parts(7));
+    assert!(first.len() < second.len(), "not all was done");
+    let staircases = |rows: &[Record], seed| -> Vec<Record> {
+        let is_it = |it: &&Record| it.experiment == "race-staircase" && it.seed == Some(seed);
+        rows.iter().filter(is_it).cloned().collect()
+    };
+    // Two servers, two kinds, two steps.
+    assert_eq!([1, 2].map(|seed| staircases(&second, seed).len()), [8, 8]);
+    let kept = second.iter().filter(|it| it.seed.is_none()).cloned();
+    let done = first.iter().filter(|it| it.seed.is_none()).cloned();
+    assert_eq!(kept.collect::<Vec<_>>(), done.collect::<Vec<_>>(), "neither is met or tried again");
+    assert_eq!(staircases(&second, 1)[..4], staircases(&first, 1)[..4]);
+    let board = outcome.scoreboard;
+    assert!(board.contains("of several runs") && board.contains("of 80 scheduled"), "{board}");
+    assert_ne!(Race::ONCE.parameters(), Race { repeats: 2 }.parameters());
 }
 
 /// A lab that drives a server, as a process of its own.
@@ -215,7 +271,7 @@ fn race(machine: &Machine, scale: &Scale) -> Outcome {
         stop: &AtomicBool::new(false),
         journal: &Journal::nowhere(),
     };
-    Race.run(&bench).expect("something can be measured")
+    Race::ONCE.run(&bench).expect("something can be measured")
 }
 
 fn machine() -> Machine {

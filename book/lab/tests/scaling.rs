@@ -2,11 +2,17 @@
 
 use assert_cmd::Command;
 use contract::server::Server;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    time::Duration,
+    process::{self, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
@@ -81,4 +87,52 @@ fn a_server_that_does_not_start_for_another_reason_is_a_failure() {
     let (said, _, record) = scaling(&servers("echo 'ch06: bind: no' >&2; exit 1"), 1);
     assert!(said.contains("06 cannot run") && said.contains("ch06: bind: no"), "{said}");
     assert!(record.contains("ch05"), "{record}");
+}
+
+#[test]
+fn a_second_start_goes_on_round_by_round_unless_a_program_has_changed() {
+    let folder = servers("BARE");
+    let partial = folder.path().join("out/scaling-smoke.partial.jsonl");
+    interrupt_after_a_part(&folder, &partial);
+    let kept = fs::read(&partial).expect("a journal");
+    let round = |record: &str| -> Vec<String> {
+        record.lines().filter(|it| it.starts_with("scaling-one-core,")).map(str::to_owned).collect()
+    };
+    let interrupted = fs::read_to_string(folder.path().join("out/scaling.csv")).expect("a record");
+    assert_eq!(round(&interrupted).len(), 6, "{interrupted}");
+
+    let (said, _, record) = scaling(&folder, 0);
+    assert!(said.contains("an earlier start has done 1 of its runs"), "{said}");
+    assert_eq!(round(&record), round(&interrupted), "the round that was whole is not made again");
+    let rest = ["ch04,", "ch05,", "ch06,"].map(|it| format!("\nscaling-all-cores,{it}"));
+    assert!(rest.iter().all(|it| record.contains(it)), "{record}");
+    assert!(!partial.exists());
+
+    fs::write(&partial, kept).expect("the journal of the first start");
+    let changed = format!("# another one\nexec '{LAB}' bare --politely");
+    server(folder.path(), "ch06", &changed);
+    let (said, _, record) = scaling(&folder, 0);
+    assert!(said.contains("an earlier start was of other parameters or programs"), "{said}");
+    assert_ne!(round(&record), round(&interrupted));
+    assert!(!partial.exists());
+}
+
+/// Starts it, and sends it Ctrl-C when its first round is done.
+fn interrupt_after_a_part(folder: &TempDir, partial: &Path) {
+    let mut command = process::Command::new(LAB);
+    command.args(["scaling", "--smoke", "--binaries"]).arg(folder.path());
+    command.arg("--out").arg(folder.path().join("out"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the lab");
+    let start = Instant::now();
+    while !fs::read_to_string(partial).is_ok_and(|text| text.lines().count() >= 2) {
+        let ended = child.try_wait().expect("waitpid");
+        if ended.is_some() || start.elapsed() > 6 * PATIENCE {
+            let _ = child.kill().and_then(|()| child.wait());
+            panic!("no round was kept; it ended: {ended:?}");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).expect("the lab runs");
+    assert_eq!(child.wait().expect("waitpid").code(), Some(130));
 }

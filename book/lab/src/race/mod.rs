@@ -1,8 +1,10 @@
 //! The race: every server meets one stalled client, then a staircase of load with some of them in it.
 //!
-//! [`stalled`] is the first part, [`staircase`] the second; [`scoreboard`] and [`chart`] show both.
+//! [`stalled`] is the first part, [`staircase`] the second; [`scoreboard`] and [`chart`] show both, of
+//! several runs as [`repeats`] makes one of them.
 
 pub mod chart;
+pub mod repeats;
 pub mod scoreboard;
 pub mod staircase;
 pub mod stalled;
@@ -17,6 +19,8 @@ use crate::{
 use anyhow::Result;
 use contract::verdicts::Column;
 use scoreboard::Tally;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use staircase::Job;
 use stalled::Demonstration;
 use std::{sync::atomic::Ordering, time::Duration};
@@ -38,7 +42,19 @@ const DISTURBED_MS: f64 = 2.0;
 const SAFE_POINTS: f64 = 20.0;
 
 /// `cargo lab race`
-pub struct Race;
+///
+/// Simplified: with `repeats` it is the staircases that are repeated. The stalled client is there to be read
+/// about, and is met once; the baseline is repeated by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Race {
+    /// How often each server climbs the staircase with each kind of stalled client.
+    pub repeats: u64,
+}
+
+impl Race {
+    /// As short as it gets.
+    pub const ONCE: Race = Race { repeats: 1 };
+}
 
 impl Experiment for Race {
     fn name(&self) -> &'static str {
@@ -53,6 +69,10 @@ impl Experiment for Race {
         "01 and 02 fall, 03 falls when clients stop in the middle of a line, 04 to 06 answer everybody."
     }
 
+    fn parameters(&self) -> Value {
+        json!({ "repeats": self.repeats })
+    }
+
     fn scale(&self, form: Form) -> Scale {
         match form {
             Form::Smoke => Scale::smoke(),
@@ -64,8 +84,8 @@ impl Experiment for Race {
     fn about(&self, scale: &Scale, servers: usize) -> Duration {
         let demonstrations = stalled::LONGEST * (KINDS.len() * servers) as u32 / 2;
         let baseline = scale.hold * (2 + servers.div_ceil(scale.side_by_side)) as u32;
-        let staircases =
-            scale.staircase_length() * (KINDS.len() * servers).div_ceil(scale.side_by_side) as u32;
+        let runs = self.repeats as usize * KINDS.len() * servers;
+        let staircases = scale.staircase_length() * runs.div_ceil(scale.side_by_side) as u32;
         if scale.baseline {
             demonstrations + baseline + staircases
         } else {
@@ -76,6 +96,7 @@ impl Experiment for Race {
     fn run(&self, bench: &Bench<'_>) -> Result<Outcome> {
         let mut race = Running {
             bench,
+            repeats: self.repeats,
             outcome: Outcome::default(),
             records: Vec::new(),
             demonstrations: Vec::new(),
@@ -87,36 +108,56 @@ impl Experiment for Race {
     }
 }
 
+/// The runs without stalled clients, as the journal keeps them.
+#[derive(Serialize, Deserialize)]
+struct Baseline {
+    records: Vec<Record>,
+    findings: Vec<String>,
+    noise: Noise,
+}
+
 struct Running<'a> {
     bench: &'a Bench<'a>,
+    repeats: u64,
     outcome: Outcome,
     records: Vec<Record>,
     demonstrations: Vec<Demonstration>,
 }
 
-impl Running<'_> {
+impl<'a> Running<'a> {
     /// One stalled client per server and kind. One after the other, to be read; all at once where
     /// nobody reads.
     fn meet_one_stalled_client(&mut self) {
         let bench = self.bench;
         bench.screen.say("\nOne client stalls. How long does the next one wait?");
+        let at_once = if bench.scale.baseline { 1 } else { bench.servers.len().max(1) };
         for kind in KINDS {
-            let at_once = if bench.scale.baseline { 1 } else { bench.servers.len().max(1) };
-            for servers in bench.servers.chunks(at_once) {
+            let part = |server: &Binary| format!("{} meets one {kind}", server.column.name);
+            let mut shown: Vec<Option<Demonstration>> =
+                bench.servers.iter().map(|it| bench.journal.get(&part(it))).collect();
+            for some in open(&shown).chunks(at_once) {
                 if self.stopped() {
-                    return;
+                    break;
                 }
-                for shown in stalled::demonstrate_all(bench, servers, kind) {
-                    match shown {
-                        Ok(shown) => {
-                            bench.screen.say(&format!("  {}", shown.sentence()));
-                            self.outcome.findings.push(shown.sentence());
-                            self.records.push(shown.record());
-                            self.demonstrations.push(shown);
+                let servers: Vec<Binary> =
+                    some.iter().map(|&at| bench.servers[at].clone()).collect();
+                for (&at, one) in some.iter().zip(stalled::demonstrate_all(bench, &servers, kind)) {
+                    match one {
+                        // Who has had enough has let the stalled client go early: that is no finding.
+                        Ok(_) if self.stopped() => {}
+                        Ok(one) => {
+                            bench.screen.say(&format!("  {}", one.sentence()));
+                            self.keep(&part(&bench.servers[at]), &one);
+                            shown[at] = Some(one);
                         }
-                        Err(error) => self.fail(format!("{error:#}")),
+                        Err(error) => self.lack(format!("{error:#}")),
                     }
                 }
+            }
+            for one in shown.into_iter().flatten() {
+                self.outcome.findings.push(one.sentence());
+                self.records.push(one.record());
+                self.demonstrations.push(one);
             }
         }
     }
@@ -146,7 +187,10 @@ impl Running<'_> {
         screen.say(
             "\nNobody stalls. Do the servers answer everybody, and do they disturb each other?",
         );
-        let Some(mut noise) = self.baseline(last, possible) else { return possible.min(1) };
+        let Some(mut noise) = self.baseline(last, possible) else {
+            self.outcome.missing += 1;
+            return possible.min(1);
+        };
         noise.side_by_side = match disturbed(&noise) {
             None => 1,
             Some(true) => possible.min(servers.len().div_ceil(4)),
@@ -162,16 +206,26 @@ impl Running<'_> {
     /// The highest step without stalled clients: the last server alone, twice, and then every server
     /// beside others.
     fn baseline(&mut self, last: &Binary, at_once: usize) -> Option<Noise> {
+        const PART: &str = "the baseline";
         let bench = self.bench;
+        if let Some(Baseline { records, findings, noise }) = bench.journal.get(PART) {
+            self.records.extend(records);
+            self.outcome.findings.extend(findings);
+            return Some(noise);
+        }
+        let (rows, found) = (self.records.len(), self.outcome.findings.len());
+        let lacks = self.outcome.missing;
         let job = |server, step| Job {
             server,
             kind: None,
             name: "race-baseline-alone",
+            seed: None,
             first_step: step,
         };
         let mut alone = Vec::new();
         for step in [1, 2] {
-            alone.extend(self.run_jobs(&[job(last, step)]));
+            let runs = self.run_jobs(&[job(last, step)]);
+            alone.extend(runs.into_iter().flatten());
         }
         let beside: Vec<Job<'_>> = bench
             .servers
@@ -181,14 +235,18 @@ impl Running<'_> {
         let mut together = Vec::new();
         for jobs in beside.rchunks(at_once) {
             let runs = self.run_jobs(jobs);
-            let had_company = runs.len() > 1;
-            together.extend(runs.into_iter().filter(|_| had_company));
+            let had_company = runs.iter().flatten().count() > 1;
+            together.extend(runs.into_iter().flatten().filter(|_| had_company));
+        }
+        // In the order in which they were made.
+        for run in alone.iter().chain(&together) {
+            self.add(run);
         }
         let alone: Vec<Record> = alone.into_iter().flat_map(|run| run.records).collect();
         let mut together = together.into_iter().flat_map(|run| run.records);
         let beside = together.find(|record| record.server == last.column.name);
         let first = alone.first()?;
-        Some(Noise {
+        let noise = Noise {
             server: first.server.clone(),
             qps: first.target_qps,
             alone_percent: alone.iter().map(Record::success_percent).collect(),
@@ -198,41 +256,68 @@ impl Running<'_> {
             beside_p50_ms: beside.as_ref().and_then(|record| record.p50_ms),
             beside_p99_ms: beside.as_ref().and_then(|record| record.p99_ms),
             side_by_side: 0,
-        })
+        };
+        if self.outcome.missing == lacks && !self.stopped() {
+            let records = self.records[rows..].to_vec();
+            let findings = self.outcome.findings[found..].to_vec();
+            self.keep(PART, &Baseline { records, findings, noise: noise.clone() });
+        }
+        Some(noise)
     }
 
-    /// The staircases, some at a time.
+    /// The staircases, some at a time. On a second start those that are left may have other company than
+    /// they would have had: the baseline has shown that it does not matter.
     fn climb(&mut self, at_once: usize) {
-        let Bench { scale, screen, servers, .. } = *self.bench;
+        let Bench { scale, screen, journal, .. } = *self.bench;
         if at_once == 0 || self.stopped() {
             return;
         }
+        let times =
+            if self.repeats > 1 { format!(", {} times", self.repeats) } else { String::new() };
         screen.say(&format!(
-            "\nThe staircase: {}, and {} % of the clients stall",
+            "\nThe staircase{times}: {}, and {} % of the clients stall",
             scale.words(),
             STALL_SHARE * 100.0
         ));
-        let jobs: Vec<Job<'_>> = KINDS
-            .into_iter()
-            .flat_map(|kind| {
-                let name = "race-staircase";
-                servers.iter().map(move |server| Job {
-                    server,
-                    kind: Some(kind),
-                    name,
-                    first_step: 1,
-                })
-            })
-            .collect();
-        for jobs in jobs.chunks(at_once) {
-            for run in self.run_jobs(jobs) {
+        let jobs = self.staircases();
+        let mut runs: Vec<Option<Run>> = jobs.iter().map(|job| journal.get(&job.part())).collect();
+        for some in open(&runs).chunks(at_once) {
+            let now: Vec<Job<'_>> = some.iter().map(|&at| jobs[at]).collect();
+            for (&at, run) in some.iter().zip(self.run_jobs(&now)) {
+                let Some(run) = run else { continue };
                 screen.say(&format!("  {}", run.sentence()));
+                if run.is_whole() {
+                    self.keep(&jobs[at].part(), &run);
+                }
+                runs[at] = Some(run);
             }
+        }
+        for run in runs.iter().flatten() {
+            self.add(run);
         }
     }
 
-    /// Runs `jobs` side by side, and keeps their records and failures.
-    fn run_jobs(&mut self, jobs: &[Job<'_>]) -> Vec<Run> {
+    /// Repeat by repeat, so that what is done when somebody has had enough is whole for some of them.
+    fn staircases(&self) -> Vec<Job<'a>> {
+        let bench = self.bench;
+        let mut jobs = Vec::new();
+        for repeat in 1..=self.repeats {
+            for kind in KINDS {
+                jobs.extend(bench.servers.iter().map(|server| Job {
+                    server,
+                    kind: Some(kind),
+                    name: "race-staircase",
+                    seed: Some(repeat),
+                    first_step: 1,
+                }));
+            }
+        }
+        jobs
+    }
+
+    /// Runs `jobs` side by side, and says what failed of them: `None` for one that did not run at all, and
+    /// nothing once the reader has had enough.
+    fn run_jobs(&mut self, jobs: &[Job<'_>]) -> Vec<Option<Run>> {
         if self.stopped() {
             return Vec::new();
         }
@@ -240,35 +325,56 @@ impl Running<'_> {
         for result in staircase::run_all(self.bench, jobs) {
             match result {
                 Ok(run) => {
-                    self.records.extend(run.records.iter().cloned());
                     if let Some(failure) = &run.failure {
-                        self.fail(failure.clone());
+                        self.lack(failure.clone());
                     }
-                    for warning in &run.warnings {
-                        self.outcome.findings.push(warning.clone());
-                    }
-                    runs.push(run);
+                    runs.push(Some(run));
                 }
-                Err(error) => self.fail(format!("{error:#}")),
+                Err(error) => {
+                    self.lack(format!("{error:#}"));
+                    runs.push(None);
+                }
             }
         }
         runs
     }
 
+    /// Takes what a run has left into the record.
+    fn add(&mut self, run: &Run) {
+        self.records.extend(run.records.iter().cloned());
+        self.outcome.findings.extend(run.warnings.iter().cloned());
+    }
+
+    /// Keeps what is done, for a second start.
+    fn keep<T: Serialize>(&mut self, part: &str, done: &T) {
+        if let Err(error) = self.bench.journal.keep(part, done) {
+            self.fail(format!("{error:#}"));
+        }
+    }
+
     fn finish(mut self) -> Result<Outcome> {
         let Bench { scale, servers, .. } = *self.bench;
         let columns: Vec<Column> = servers.iter().map(|it| it.column).collect();
-        let records = &self.records;
-        self.outcome.table = Table::of(records)?;
+        self.outcome.table = Table::of(&self.records)?;
+        let records = repeats::as_one(&self.records);
         self.outcome.scoreboard =
-            scoreboard::scoreboard(&columns, records, &self.demonstrations, scale);
-        self.outcome.answer = scoreboard::answer(&columns, records, &self.demonstrations);
-        self.outcome.chart = chart::chart(&columns, records, scale);
+            scoreboard::scoreboard(&columns, &records, &self.demonstrations, scale);
+        if self.repeats > 1 {
+            self.outcome.scoreboard += repeats::DEFINITION;
+        }
+        self.outcome.answer = scoreboard::answer(&columns, &records, &self.demonstrations);
+        self.outcome.chart = chart::chart(&columns, &records, scale);
         if scale.asserts && !self.stopped() {
-            let broken = broken_expectations(&self.records, &columns);
+            let broken = broken_expectations(&records, &columns);
             broken.into_iter().for_each(|sentence| self.fail(sentence));
         }
         Ok(self.outcome)
+    }
+
+    /// Notes what is left to be done, and why.
+    fn lack(&mut self, sentence: String) {
+        self.outcome.missing += 1;
+        self.fail(sentence);
     }
 
     /// Notes what went wrong, once.
@@ -282,6 +388,11 @@ impl Running<'_> {
     fn stopped(&self) -> bool {
         self.bench.stop.load(Ordering::Relaxed)
     }
+}
+
+/// The places of those that are still to be done.
+fn open<T>(done: &[Option<T>]) -> Vec<usize> {
+    done.iter().enumerate().filter(|(_, it)| it.is_none()).map(|(at, _)| at).collect()
 }
 
 impl Scale {

@@ -19,8 +19,18 @@ pub struct Job<'a> {
     pub kind: Option<StallKind>,
     /// What its rows are called in the record.
     pub name: &'static str,
+    /// Which of the equal runs it is, from 1; `None` for a baseline, which has its repeats as steps.
+    pub seed: Option<u64>,
     /// The number of its first row.
     pub first_step: u32,
+}
+
+impl Job<'_> {
+    /// The name under which the journal keeps it.
+    pub fn part(&self) -> String {
+        let kind = self.kind.map_or("none", StallKind::name);
+        format!("{} {} {kind} #{}", self.name, self.server.column.name, self.seed.unwrap_or(0))
+    }
 }
 
 /// Descriptors that a staircase may need at once.
@@ -35,7 +45,7 @@ pub fn run_all(bench: &Bench<'_>, jobs: &[Job<'_>]) -> Vec<Result<Run>> {
             server: job.server,
             experiment: job.name,
             link: "loopback".into(),
-            seed: None,
+            seed: job.seed,
             first_step: job.first_step,
             crowd: crowd(job, bench.scale),
         };

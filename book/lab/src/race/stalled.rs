@@ -12,6 +12,7 @@ use contract::{
     microscope::{self, Does, Object},
     server::{Client, Server},
 };
+use serde::{Deserialize, Deserializer, Serialize, de};
 use std::{
     net::SocketAddr,
     sync::{
@@ -44,11 +45,12 @@ const SETTLE: Duration = Duration::from_millis(300);
 const HARDLY: Duration = Duration::from_millis(250);
 
 /// What was seen of one server and one stalled client.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Demonstration {
     /// The binary.
     pub server: String,
     /// What the stalled client did.
+    #[serde(deserialize_with = "kind_by_name")]
     pub kind: StallKind,
     /// How long the next client waited for its answer; `None` if it got none.
     pub waited: Option<Duration>,
@@ -59,7 +61,7 @@ pub struct Demonstration {
 }
 
 /// What a server did while the next client asked.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meanwhile {
     /// In a sentence, with all addresses.
     pub sentence: String,
@@ -187,6 +189,10 @@ fn asleep(does: &Does, names: &[(&str, SocketAddr)]) -> String {
         Object::Everything => format!("{call} on all at once"),
         Object::Other => call.clone(),
     }
+}
+
+fn kind_by_name<'de, D: Deserializer<'de>>(from: D) -> Result<StallKind, D::Error> {
+    String::deserialize(from)?.parse().map_err(de::Error::custom)
 }
 
 impl Demonstration {

@@ -1,5 +1,8 @@
 //! What an answer costs a server in CPU time, and what more reactors are good for.
 //!
+//! A second start goes on round by round: what is compared with each other was measured within a minute, the
+//! bare loop at both ends of it. A round that was not whole is measured anew.
+//!
 //! [`bare`] is the loop that the chapters are compared with, [`cost`] one measurement, [`board`] what is
 //! shown of all of them.
 
@@ -16,6 +19,7 @@ use crate::{
 use anyhow::{Context, Result};
 use contract::verdicts::Column;
 use cost::{Cost, Job, Program};
+use serde_json::{Value, json};
 use std::{env, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
 /// The rows of the record: server and clients on one core, and on all of them.
@@ -51,6 +55,11 @@ impl Experiment for Scaling {
 
     fn servers(&self) -> Vec<Column> {
         named(&CHAPTERS)
+    }
+
+    /// With other cores it is another machine.
+    fn parameters(&self) -> Value {
+        json!({ "cores": cost::cores().unwrap_or_default() })
     }
 
     fn about(&self, scale: &Scale, servers: usize) -> Duration {
@@ -138,35 +147,57 @@ impl Running<'_> {
         Ok(())
     }
 
+    /// Everybody once in a round, as many rounds as it takes.
     fn rounds(&mut self, jobs: &[Job], experiment: &'static str) {
         let effort = Effort::of(self.bench.scale);
         let bar = self.bench.screen.bar(experiment);
-        let all = effort.rounds * jobs.len();
-        for (index, job) in (0..effort.rounds).flat_map(|_| jobs).enumerate() {
-            if self.bench.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            if self.lost.iter().any(|it| it == job.program.name) {
+        for round in 0..effort.rounds {
+            let part = format!("{experiment} #{}", 1 + round);
+            if let Some(records) = self.bench.journal.get::<Vec<Record>>(&part) {
+                self.records.extend(records);
                 continue;
             }
-            bar.at(index as f64 / all as f64, &job.words());
-            match cost::measure(job, effort.requests, self.bench.stop) {
-                // What was interrupted is neither a cost nor a failure.
-                Ok(_) if self.bench.stop.load(Ordering::Relaxed) => break,
-                Ok(cost) => {
-                    let round = 1 + index / jobs.len();
-                    self.keep(job, cost, experiment, u32::try_from(round).unwrap_or(u32::MAX));
+            let mut records = Vec::new();
+            let mut is_whole = true;
+            for (at, job) in jobs.iter().enumerate() {
+                let is_lost = self.lost.iter().any(|it| it == job.program.name);
+                if is_lost || self.stopped() {
+                    is_whole = false;
+                    continue;
                 }
-                Err(error) => {
-                    self.lost.push(job.program.name.into());
-                    self.fail(format!("{}: {error:#}", job.words()));
+                let all = effort.rounds * jobs.len();
+                bar.at((round * jobs.len() + at) as f64 / all as f64, &job.words());
+                match cost::measure(job, effort.requests, self.bench.stop) {
+                    // What was interrupted is neither a cost nor a failure.
+                    Ok(_) if self.stopped() => is_whole = false,
+                    Ok(cost) => {
+                        is_whole &= self.is_answered(job, &cost);
+                        records.push(Record {
+                            experiment: experiment.into(),
+                            server: job.program.name.into(),
+                            step: u32::try_from(1 + round).unwrap_or(u32::MAX),
+                            ..cost.record(job)
+                        });
+                    }
+                    Err(error) => {
+                        is_whole = false;
+                        self.lost.push(job.program.name.into());
+                        self.fail(format!("{}: {error:#}", job.words()));
+                    }
                 }
             }
+            if is_whole {
+                self.keep(&part, &records);
+            } else {
+                self.outcome.missing += 1;
+            }
+            self.records.extend(records);
         }
         bar.end();
     }
 
-    fn keep(&mut self, job: &Job, cost: Cost, experiment: &str, round: u32) {
+    /// Whether all were answered; says so where not.
+    fn is_answered(&mut self, job: &Job, cost: &Cost) -> bool {
         if cost.correct < cost.scheduled {
             self.fail(format!(
                 "{}: {} of {} were answered; the first that was not: {}",
@@ -176,12 +207,18 @@ impl Running<'_> {
                 cost.first_error
             ));
         }
-        self.records.push(Record {
-            experiment: experiment.into(),
-            server: job.program.name.into(),
-            step: round,
-            ..cost.record(job)
-        });
+        cost.correct >= cost.scheduled
+    }
+
+    /// Keeps a round, for a second start.
+    fn keep(&mut self, part: &str, records: &Vec<Record>) {
+        if let Err(error) = self.bench.journal.keep(part, records) {
+            self.fail(format!("{error:#}"));
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.bench.stop.load(Ordering::Relaxed)
     }
 
     fn fail(&mut self, sentence: String) {

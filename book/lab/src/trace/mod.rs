@@ -4,6 +4,7 @@
 //! The tracer is the contract's ([`contract::trace`]). It stands in the server's way at every call, so
 //! that nothing is said here of how long anything takes.
 
+pub mod kept;
 pub mod record;
 pub mod table;
 
