@@ -7,12 +7,15 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
-use stress::{Arrivals, Load, Plan, Query, Stall, StallKind};
+use stress::{Arrivals, Load, Plan, Query, Stall, StallKind, http};
 
 /// Where the servers of the chapters listen when nobody says otherwise.
 const PORT_DEFAULT: u16 = 8080;
 
-/// An open-loop load generator for servers that answer one line and close, and the stalled client by hand
+/// Connections of a run over HTTP when nobody says otherwise.
+const CONNECTIONS_DEFAULT: usize = 64;
+
+/// An open-loop load generator for servers that answer one line and close, or speak HTTP; and the stalled client by hand
 #[derive(Debug, Parser)]
 #[command(name = "stress", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -96,9 +99,24 @@ pub struct RunArgs {
     /// Milliseconds between the end of connect and the request
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub think_ms: u64,
-    /// The most requests under way at once [default: no limit, as the schedule demands]
+    /// The most requests under way at once [default: no limit, as the schedule demands]; with --http, how many
+    /// connections stay open, each with its share of the rate [default: 64]
     #[arg(long, value_name = "N")]
     pub connections: Option<usize>,
+    /// Speak HTTP/1.1: ask for PATH again and again, over connections that stay open
+    #[arg(long, value_name = "PATH", conflicts_with_all = [
+        "staircase", "hold", "query", "stall", "stall_hold", "think_ms", "one_source", "chart",
+    ])]
+    pub http: Option<String>,
+    /// A closed loop, as wrk: each connection asks when its answer has come, and latency is from no schedule
+    #[arg(long, requires = "http", conflicts_with_all = ["qps", "arrivals", "seed"])]
+    pub saturate: bool,
+    /// The most requests of one connection under way at once
+    #[arg(long, value_name = "DEPTH", requires = "http", default_value_t = 1)]
+    pub pipeline: usize,
+    /// Pin the threads that make load to one CPU
+    #[arg(long, value_name = "CPU", requires = "http")]
+    pub cpu: Option<usize>,
     /// Threads that make load: at most one for each core that may be spent on it
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
@@ -133,8 +151,29 @@ impl RunArgs {
         host.or_else(|| self.address.clone()).unwrap_or_default() // clap wants one of them.
     }
 
+    /// The plan of these arguments for the HTTP server at `target`, if `--http` is among them.
+    pub fn http_plan(&self, target: SocketAddr) -> Result<Option<http::Plan>> {
+        let Some(path) = &self.http else { return Ok(None) };
+        let connections = self.connections.unwrap_or(CONNECTIONS_DEFAULT);
+        let plan = match self.saturate {
+            true => http::Plan::saturate(target, path, connections, self.steady),
+            false => http::Plan::steady(target, path, connections, self.qps, self.steady),
+        };
+        let mut plan = plan
+            .with_arrivals(self.arrivals, self.seed)
+            .with_pipeline(self.pipeline)
+            .with_warmup(self.warmup.unwrap_or(Duration::from_secs(1)))
+            .with_timeout(self.timeout)
+            .with_threads(self.threads);
+        plan.cpu = self.cpu;
+        plan.server_pid = self.server_pid;
+        plan.keep_records = self.log.is_some();
+        plan.check()?;
+        Ok(Some(plan))
+    }
+
     /// The plan of these arguments, against a server whose address is known.
-    pub fn plan(&self, target: std::net::SocketAddr) -> Result<Plan> {
+    pub fn plan(&self, target: SocketAddr) -> Result<Plan> {
         let mut plan = match &self.staircase {
             Some(Staircase(rates)) => Plan::steps(target, rates.clone(), self.hold),
             None => {

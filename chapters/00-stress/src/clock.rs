@@ -39,6 +39,11 @@ pub(crate) fn to_timespec(ns: u64) -> TimeSpec {
     TimeSpec::new((ns / 1_000_000_000) as _, (ns % 1_000_000_000) as _)
 }
 
+/// Nanoseconds of a moment that was worked out in fractions of them.
+pub(crate) fn to_ns_f64(ns: f64) -> u64 {
+    ns.round().max(0.0) as u64
+}
+
 fn to_ns(time: TimeSpec) -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }

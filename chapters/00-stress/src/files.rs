@@ -158,12 +158,12 @@ pub fn chart(report: &Report, path: &Path) -> Result<()> {
     std::fs::write(path, crate::chart::chart(report)).with_context(|| at(path))
 }
 
-fn create(path: &Path) -> Result<BufWriter<File>> {
+pub(crate) fn create(path: &Path) -> Result<BufWriter<File>> {
     let file =
         File::create(path).with_context(|| format!("open of {} for writing", path.display()))?;
     Ok(BufWriter::new(file))
 }
 
-fn at(path: &Path) -> String {
+pub(crate) fn at(path: &Path) -> String {
     format!("write to {}", path.display())
 }

@@ -79,6 +79,30 @@ impl Summary {
             max_ms: most as f64 / 1e6,
         }
     }
+
+    /// Sums up a histogram of nanoseconds. Three digits hold, also of min and max.
+    pub fn of_histogram(histogram: &Histogram<u64>) -> Summary {
+        if histogram.is_empty() {
+            return Summary::default();
+        }
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e6;
+        Summary {
+            count: histogram.len(),
+            min_ms: histogram.min() as f64 / 1e6,
+            mean_ms: histogram.mean() / 1e6,
+            p50_ms: at(0.5),
+            p90_ms: at(0.9),
+            p99_ms: at(0.99),
+            p999_ms: at(0.999),
+            max_ms: histogram.max() as f64 / 1e6,
+        }
+    }
+}
+
+/// An empty histogram of nanoseconds for answers over connections that stay open, which take microseconds.
+pub(crate) fn http_histogram() -> Histogram<u64> {
+    let made = Histogram::new_with_bounds(100, HIGHEST_NS, 3);
+    made.expect("the bounds are constants, and in order")
 }
 
 /// An empty histogram of nanoseconds.

@@ -1,4 +1,5 @@
-//! An open-loop load generator for servers that answer one line and close, and the stalled client by hand.
+//! An open-loop load generator for servers that answer one line and close, and for HTTP servers ([`http`]);
+//! and the stalled client by hand.
 //!
 //! *Open loop* means that requests leave on a schedule, whatever the server does, as the requests of
 //! people who do not know of each other would. Every latency counts from the moment for which its
@@ -31,6 +32,7 @@ mod connection;
 mod engine;
 pub mod files;
 mod hold;
+pub mod http;
 pub mod known;
 mod latency;
 mod plan;

@@ -8,11 +8,13 @@ use clap::Parser;
 use cli::{Cli, Command, RunArgs};
 use nix::sys::signal::{SigSet, Signal};
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering},
     thread,
+    time::Duration,
 };
+use stress::http;
 
 /// 0 and 2 (usage) are clap's too.
 const EXIT_COULD_NOT_RUN: u8 = 1;
@@ -47,6 +49,11 @@ fn run(args: &RunArgs) -> ExitCode {
         Ok(resolved) => resolved,
         Err(error) => return fail(&error, EXIT_USAGE),
     };
+    match args.http_plan(target) {
+        Ok(Some(plan)) => return run_http(args, &address, &plan, took),
+        Ok(None) => {}
+        Err(error) => return fail(&error, EXIT_USAGE),
+    }
     let plan = match args.plan(target) {
         Ok(plan) => plan,
         Err(error) => return fail(&error, EXIT_USAGE),
@@ -60,21 +67,41 @@ fn run(args: &RunArgs) -> ExitCode {
         Err(error) => return fail(&error, EXIT_COULD_NOT_RUN),
     };
     print!("{}", stress::table(&report));
-    if let Err(error) = write_files(args, &report) {
-        return fail(&error, EXIT_COULD_NOT_RUN);
-    }
-    if report.client_bound { ExitCode::from(EXIT_CLIENT_BOUND) } else { ExitCode::SUCCESS }
-}
-
-fn write_files(args: &RunArgs, report: &stress::Report) -> Result<()> {
-    type Write = fn(&stress::Report, &Path) -> Result<()>;
-    let wanted: [(_, Write); 4] = [
+    let files: [File<'_, stress::Report>; 4] = [
         (&args.log, stress::files::log),
         (&args.json, stress::files::json),
         (&args.hdr, stress::files::hdr),
         (&args.chart, stress::files::chart),
     ];
-    for (path, write) in wanted {
+    if let Err(error) = write_files(&report, &files) {
+        return fail(&error, EXIT_COULD_NOT_RUN);
+    }
+    if report.client_bound { ExitCode::from(EXIT_CLIENT_BOUND) } else { ExitCode::SUCCESS }
+}
+
+fn run_http(args: &RunArgs, address: &str, plan: &http::Plan, took: Duration) -> ExitCode {
+    show::begin_http(address, plan, took);
+    let mut progress = show::Shown::new();
+    let report = http::run(plan, &mut |state| progress.show(state), &STOP);
+    progress.end();
+    let report = match report {
+        Ok(report) => report,
+        Err(error) => return fail(&error, EXIT_COULD_NOT_RUN),
+    };
+    print!("{}", http::table(&report));
+    let files: [File<'_, http::Report>; 3] =
+        [(&args.log, http::log), (&args.json, http::json), (&args.hdr, http::hdr)];
+    if let Err(error) = write_files(&report, &files) {
+        return fail(&error, EXIT_COULD_NOT_RUN);
+    }
+    if report.client_bound { ExitCode::from(EXIT_CLIENT_BOUND) } else { ExitCode::SUCCESS }
+}
+
+/// A file that may be asked for, and who writes it.
+type File<'a, R> = (&'a Option<PathBuf>, fn(&R, &Path) -> Result<()>);
+
+fn write_files<R>(report: &R, files: &[File<'_, R>]) -> Result<()> {
+    for (path, write) in files {
         if let Some(path) = path {
             write(report, path)?;
             eprintln!("wrote {}", path.display());

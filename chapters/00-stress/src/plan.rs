@@ -354,7 +354,10 @@ fn stairs(from: f64, to: f64, step: f64) -> Vec<f64> {
     (0..=count).map(|index| from + f64::from(index) * step).collect()
 }
 
-fn seconds<S: serde::Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn seconds<S: serde::Serializer>(
+    value: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(value.as_secs_f64())
 }
 

@@ -377,6 +377,11 @@ fn rows(records: &[&Record]) -> Vec<ErrorRow> {
     for record in records.iter().filter(|record| record.outcome != Outcome::Correct) {
         *counts.entry((record.outcome, record.phase, record.errno)).or_default() += 1;
     }
+    rows_of(counts)
+}
+
+/// Rows, the most frequent first.
+pub(crate) fn rows_of(counts: BTreeMap<(Outcome, Phase, i32), u64>) -> Vec<ErrorRow> {
     let row = |((outcome, phase, errno), count)| ErrorRow {
         outcome,
         phase,

@@ -45,16 +45,7 @@ pub(crate) fn check(plan: &Plan, slots: &[Slot]) -> Result<Vec<String>> {
 }
 
 fn check_descriptors(plan: &Plan, needed: usize) -> Result<()> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("getrlimit(RLIMIT_NOFILE)")?;
-    if soft < hard {
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("setrlimit(RLIMIT_NOFILE)")?;
-    }
-    let open = fs::read_dir("/proc/self/fd").map(Iterator::count).unwrap_or(SPARE_DESCRIPTORS);
-    let all = needed + open + SPARE_DESCRIPTORS;
-    if all as u64 <= hard {
-        return Ok(());
-    }
-    let left = (hard as usize).saturating_sub(open + SPARE_DESCRIPTORS);
+    let Err(Short { all, hard, left }) = raise_descriptors(needed)? else { return Ok(()) };
     bail!(
         "RLIMIT_NOFILE: this plan may hold {needed} connections at once if the server does not answer, \
          which takes {all} descriptors, and the limit is {hard}. \
@@ -62,6 +53,44 @@ fn check_descriptors(plan: &Plan, needed: usize) -> Result<()> {
          or --connections {left}",
         plan.timeout
     )
+}
+
+/// Says whether this process may hold `needed` connections, each for the whole run.
+pub(crate) fn check_connections(target: SocketAddr, needed: usize) -> Result<()> {
+    if let Err(Short { all, hard, left }) = raise_descriptors(needed)? {
+        bail!(
+            "RLIMIT_NOFILE: {needed} connections take {all} descriptors, and the limit is {hard}. \
+             Allow more (ulimit -Hn {all}, as root), or take --connections {left}"
+        );
+    }
+    let ports = ephemeral_ports();
+    ensure!(
+        needed <= ports as usize,
+        "ports: {needed} connections to {target} take as many ports, and this machine has {ports} for one \
+         address (net.ipv4.ip_local_port_range). Take --connections {ports}"
+    );
+    Ok(())
+}
+
+/// Descriptors that do not suffice: all that are needed, the limit, and the connections that it allows.
+struct Short {
+    all: usize,
+    hard: u64,
+    left: usize,
+}
+
+/// Raises the limit of descriptors as far as it goes.
+fn raise_descriptors(needed: usize) -> Result<Result<(), Short>> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("getrlimit(RLIMIT_NOFILE)")?;
+    if soft < hard {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("setrlimit(RLIMIT_NOFILE)")?;
+    }
+    let open = fs::read_dir("/proc/self/fd").map(Iterator::count).unwrap_or(SPARE_DESCRIPTORS);
+    let all = needed + open + SPARE_DESCRIPTORS;
+    if all as u64 <= hard {
+        return Ok(Ok(()));
+    }
+    Ok(Err(Short { all, hard, left: (hard as usize).saturating_sub(open + SPARE_DESCRIPTORS) }))
 }
 
 fn check_ports(plan: &Plan, slots: &[Slot], needed: usize) -> Result<Vec<String>> {

@@ -129,10 +129,14 @@ fn offsets(step: &StepPlan, arrivals: Arrivals, dice: &mut Dice) -> Vec<u64> {
 }
 
 /// A small generator of random numbers (splitmix64): the same seed gives the same schedule everywhere.
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    fn next(&mut self) -> u64 {
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -141,7 +145,7 @@ impl Dice {
     }
 
     /// Mean 1.
-    fn exponential(&mut self) -> f64 {
+    pub fn exponential(&mut self) -> f64 {
         let uniform = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         -(1.0 - uniform).ln()
     }

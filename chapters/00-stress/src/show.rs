@@ -8,7 +8,7 @@ use std::{
     sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
-use stress::{Load, Plan, Progress, Release, StallKind};
+use stress::{Load, Plan, Progress, Release, StallKind, http};
 
 /// Between two plain lines of progress.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -79,11 +79,7 @@ pub fn ask(number: &str, address: &str, patience: Duration) -> Result<()> {
 pub fn begin(address: &str, plan: &Plan, took: Duration) {
     let steps = stress::steps(plan);
     let length_s: f64 = steps.iter().map(|step| step.length_ns as f64 / 1e9).sum();
-    let resolved = if address == plan.target.to_string() {
-        String::new()
-    } else {
-        format!(" ({address}, resolved once, in {took:.1?})")
-    };
+    let resolved = resolved(address, plan.target, took);
     let rates = match &plan.load {
         Load::Steady { qps, .. } => format!("{qps} requests per second"),
         Load::Staircase { rates, .. } => {
@@ -95,6 +91,29 @@ pub fn begin(address: &str, plan: &Plan, took: Duration) {
         "target {}{resolved}: {rates}, {length_s:.0} s; a client waits {:?}",
         plan.target, plan.timeout
     );
+}
+
+/// Says what is about to be done over HTTP.
+pub fn begin_http(address: &str, plan: &http::Plan, took: Duration) {
+    let rate = match plan.qps() {
+        Some(qps) => format!("{qps} requests per second"),
+        None => "as many requests as it answers".to_owned(),
+    };
+    eprintln!(
+        "target {}{}: {rate} over {} connections, {:.0} s; a client waits {:?}",
+        plan.target,
+        resolved(address, plan.target, took),
+        plan.connections,
+        (plan.warmup + plan.length).as_secs_f64(),
+        plan.timeout
+    );
+}
+
+fn resolved(address: &str, target: SocketAddr, took: Duration) -> String {
+    if address == target.to_string() {
+        return String::new();
+    }
+    format!(" ({address}, resolved once, in {took:.1?})")
 }
 
 /// Progress: a bar on a terminal, now and then a line elsewhere.
