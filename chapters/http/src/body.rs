@@ -31,7 +31,15 @@ pub(crate) struct Reader {
     line_length: usize,
     /// Trailer fields so far.
     trailers: usize,
+    /// The beginning of the name of the trailer, in small letters.
+    name: [u8; NAME_BYTES],
+    name_length: usize,
 }
+
+/// As long as the longest name in [`FORBIDDEN`].
+const NAME_BYTES: usize = 17;
+/// Fields which say how long a request is or whom it is for come before the body or not at all.
+const FORBIDDEN: [&[u8]; 3] = [b"content-length", b"host", b"transfer-encoding"];
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +82,7 @@ impl Reader {
             Framing::Length(length) => (State::Counted, length as u64),
             Framing::Chunked => (State::SizeFirst, 0),
         };
-        Reader { state, left, line_length: 0, trailers: 0 }
+        Reader { state, left, line_length: 0, trailers: 0, name: [0; NAME_BYTES], name_length: 0 }
     }
 
     pub fn is_done(&self) -> bool {
@@ -125,9 +133,12 @@ impl Reader {
             (State::DataCr, b'\r') => Ok(State::DataEnd),
             (State::DataEnd, b'\n') => Ok(State::SizeFirst),
             (State::TrailerFirst, b'\r') => Ok(State::LastEnd),
-            (State::TrailerFirst, byte) if is_token(byte) => self.trailer(),
+            (State::TrailerFirst, byte) if is_token(byte) => self.trailer(byte),
+            (State::TrailerName, b':') if self.is_forbidden() => {
+                Err(Refusal::bad("This field cannot be a trailer.\n"))
+            }
             (State::TrailerName, b':') => self.trailer_byte(State::TrailerValue),
-            (State::TrailerName, byte) if is_token(byte) => self.trailer_byte(State::TrailerName),
+            (State::TrailerName, byte) if is_token(byte) => self.named(byte),
             (State::TrailerValue, b'\r') => Ok(State::TrailerEnd),
             (State::TrailerValue, byte) if is_text(byte) => self.trailer_byte(State::TrailerValue),
             (State::TrailerEnd, b'\n') => Ok(State::TrailerFirst),
@@ -159,12 +170,25 @@ impl Reader {
         Ok(next)
     }
 
-    fn trailer(&mut self) -> Result<State, Refusal> {
+    fn trailer(&mut self, first: u8) -> Result<State, Refusal> {
+        self.name_length = 0;
         self.trailers += 1;
         if self.trailers > FIELDS_MAX {
             return Err(TOO_MANY_FIELDS);
         }
+        self.named(first)
+    }
+
+    fn named(&mut self, byte: u8) -> Result<State, Refusal> {
+        if let Some(at) = self.name.get_mut(self.name_length) {
+            *at = byte.to_ascii_lowercase();
+        }
+        self.name_length += 1;
         self.trailer_byte(State::TrailerName)
+    }
+
+    fn is_forbidden(&self) -> bool {
+        self.name.get(..self.name_length).is_some_and(|name| FORBIDDEN.contains(&name))
     }
 
     fn trailer_byte(&mut self, next: State) -> Result<State, Refusal> {

@@ -32,6 +32,8 @@ pub struct Connection {
     phase: Phase,
     /// The client has said all that it will say.
     is_half_closed: bool,
+    /// An empty line before this request has been skipped: once, old clients send one after a body.
+    has_skipped: bool,
 }
 
 /// Which part of a request comes next, or how the connection ends.
@@ -106,7 +108,13 @@ impl Connection {
     /// A client that has just come. `now_ms` counts from any moment, but never backwards.
     pub fn new<A: App>(core: &Core<A>, now_ms: u64) -> Connection {
         let deadline_ms = now_ms + u64::from(core.limits.idle_patience_ms);
-        Connection { deadline_ms, busy: None, phase: Phase::Idle, is_half_closed: false }
+        Connection {
+            deadline_ms,
+            busy: None,
+            phase: Phase::Idle,
+            is_half_closed: false,
+            has_skipped: false,
+        }
     }
 
     /// Takes bytes that came; an empty slice is the client's half-close, as `recv` returns it.
@@ -292,6 +300,10 @@ impl Connection {
             }
             return ControlFlow::Break(0);
         }
+        if !self.has_skipped && input.starts_with(b"\r\n") {
+            (self.has_skipped, self.phase) = (true, Phase::Idle);
+            return ControlFlow::Continue(2);
+        }
         if self.phase == Phase::Idle {
             self.phase = Phase::Head;
             self.deadline_ms = now_ms + u64::from(core.limits.head_patience_ms);
@@ -414,6 +426,7 @@ impl Connection {
             (true, Persistence::Stays | Persistence::KeptAlive) => Phase::Finishing,
             (_, Persistence::Ends) => Phase::Ending,
         };
+        self.has_skipped = false;
         let persistence = if core.is_stopping { Persistence::Ends } else { persistence };
         busy.large = render(&mut busy.output, answer, &core.date_line, persistence, is_head);
     }

@@ -17,6 +17,9 @@ pub(crate) fn parse(verb: Verb, text: &str) -> Result<Target<'_>, Refusal> {
     if verb == Verb::Unknown {
         return Ok(Target { path: text, query: None }); // 501, whatever it is about.
     }
+    if !text.is_ascii() {
+        return Err(Refusal::bad("A target is ASCII: other bytes are percent-encoded.\n"));
+    }
     if text == "*" && verb == Verb::Known(Method::Options) {
         return Ok(Target { path: "*", query: None });
     }
