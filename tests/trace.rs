@@ -19,7 +19,7 @@ use std::{env, fs, thread};
 use contract::inject::{Fault, Injection};
 use contract::probes::{self, Trouble};
 use contract::server::{Ended, Server};
-use contract::trace::{self, Call, Refused, Trace};
+use contract::trace::{self, Call, Question, Refused, Trace};
 use contract::{build, verdicts};
 use libtest_mimic::{Arguments, Completion, Trial};
 use nix::errno::Errno;
@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         ("a_server_that_ends_is_told_and_its_status_is_left", ends),
         ("a_signal_that_ends_it_reaches_it", ends_by_signal),
         ("a_client_that_is_not_answered_is_told", not_answered),
+        ("another_question_is_answered_while_the_stream_goes_on", another_question),
         ("who_is_answered_when_we_have_left_is_not_counted", answered_late),
         ("nothing_is_left_behind", nothing_left_behind),
         ("a_killed_tracer_leaves_no_server", killed_tracer),
@@ -219,6 +220,25 @@ fn not_answered() {
     assert_eq!((trace.asked, trace.answers), (3, 0));
     assert_eq!(trace.unanswered.unwrap().bytes, b"Even\n");
     assert!(!trace.calls.is_empty());
+}
+
+/// Asked in another way, of a server that waits for more on the same connection.
+fn another_question() {
+    let server = own("adds");
+    let sum = |answer: &[u8]| Question {
+        request: b"20 22;".into(),
+        answer: answer.into(),
+        closes: false,
+    };
+    let trace = trace::one_at_a_time_asking(&server, 2, &sum(b"42;")).unwrap();
+    assert_eq!((trace.asked, trace.answers, trace.late), (2, 2, 0), "{:?}", trace.unanswered);
+    // Each client's request, and its leaving, which it is told of before the next one comes.
+    let read: Vec<_> = made(&trace, "recvfrom").filter_map(|it| it.returned).collect();
+    assert_eq!(read, [6, 0, 6, 0]);
+    let trace = trace::batch_asking(&server, 3, &sum(b"42;")).unwrap();
+    assert_eq!((trace.asked, trace.answers, trace.late), (3, 3, 0), "{:?}", trace.unanswered);
+    let trace = trace::one_at_a_time_asking(&server, 1, &sum(b"43;")).unwrap();
+    assert_eq!((trace.answers, trace.unanswered.unwrap().bytes), (0, b"42;".into()));
 }
 
 /// A server that waits until its client has closed serves the next one when we leave, unseen.
@@ -449,6 +469,15 @@ fn serve(kind: &str) -> ! {
         "thread-per-client" => loop {
             let (client, _) = listener.accept().unwrap();
             thread::spawn(move || answer(client, b"Odd\n"));
+        },
+        "adds" => loop {
+            let (mut client, _) = listener.accept().unwrap();
+            thread::spawn(move || {
+                let mut bytes = [0; 64];
+                while client.read(&mut bytes).is_ok_and(|it| bytes[..it] == *b"20 22;") {
+                    client.write_all(b"42;").unwrap();
+                }
+            });
         },
         "spins" => {
             listener.set_nonblocking(true).unwrap();

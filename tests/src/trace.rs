@@ -43,9 +43,32 @@ use crate::server::{Client, End, Heard, Server, connect_soon, is_connected};
 use crate::sys::{self, CallStop};
 use crate::{microscope, sock_diag};
 
-/// What every client asks, and the answer.
-const REQUEST: &[u8] = b"7\n";
-const ANSWER: &[u8] = b"Odd\n";
+/// What every client asks, and how it knows that this is answered.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// What it sends.
+    pub request: Vec<u8>,
+    /// What it is to hear.
+    pub answer: Vec<u8>,
+    /// Whether the server ends the stream after its answer. Otherwise a client has its answer when it has
+    /// heard as many bytes, and then it leaves: one by one at once, in a batch when all have theirs.
+    pub closes: bool,
+}
+
+impl Question {
+    /// Of the chapters: is 7 odd or even?
+    pub fn odd_or_even() -> Question {
+        Question { request: b"7\n".into(), answer: b"Odd\n".into(), closes: true }
+    }
+
+    /// Whether `heard` is the answer, and all of it.
+    fn is_answered_by(&self, heard: &Heard) -> bool {
+        match self.closes {
+            true => heard.is(&self.answer),
+            false => heard.bytes == self.answer && heard.end != End::Reset,
+        }
+    }
+}
 
 /// How long a client waits for its answer when the server runs freely again.
 const LAST_CHANCE: Duration = Duration::from_secs(5);
@@ -145,8 +168,8 @@ impl Trace {
 
     /// Notes what `asker` has heard, for which it waits now that the server runs freely.
     fn note(&mut self, mut asker: Asker) {
-        asker.listen(LAST_CHANCE);
-        if asker.heard.is(ANSWER) {
+        asker.listen_to_its_end(LAST_CHANCE);
+        if asker.question.is_answered_by(&asker.heard) {
             self.answers += 1;
         } else {
             self.unanswered.get_or_insert(asker.heard);
@@ -205,12 +228,25 @@ fn help(exe: &Path) -> anyhow::Result<String> {
 ///
 /// [`Refused`] where the machine does not let us; [`crate::server::Ended`] when the server ends.
 pub fn one_at_a_time(server: &Server, clients: usize) -> anyhow::Result<Trace> {
+    one_at_a_time_asking(server, clients, &Question::odd_or_even())
+}
+
+/// The same with another question.
+///
+/// # Errors
+///
+/// As [`one_at_a_time`].
+pub fn one_at_a_time_asking(
+    server: &Server,
+    clients: usize,
+    question: &Question,
+) -> anyhow::Result<Trace> {
     let mut trace = Trace::default();
     let mut session = Session::hold(server)?;
     // Nobody has asked yet: what it does until it sleeps again is our doing.
     session.follow(|| Ok(true))?;
     session.forget();
-    let mut now: Option<Asker> = None;
+    let mut now: Option<Asker<'_>> = None;
     session.follow(|| {
         if let Some(mut asker) = now.take() {
             if !asker.is_done() {
@@ -218,14 +254,17 @@ pub fn one_at_a_time(server: &Server, clients: usize) -> anyhow::Result<Trace> {
                 return Ok(false);
             }
             trace.note(asker);
+            if !question.closes {
+                return Ok(false); // It has left just now, and what the server does then is seen first.
+            }
         }
         if trace.asked == clients {
             return Ok(true);
         }
         trace.asked += 1;
         let mut client = server.connect("one client at a time")?;
-        client.send(REQUEST)?;
-        now = Some(Asker::new(client));
+        client.send(&question.request)?;
+        now = Some(Asker::new(client, question));
         Ok(false)
     })?;
     trace.late = now.iter_mut().map(Asker::is_done).filter(|done| !done).count();
@@ -240,8 +279,17 @@ pub fn one_at_a_time(server: &Server, clients: usize) -> anyhow::Result<Trace> {
 ///
 /// As [`one_at_a_time`]; and when nobody gets in.
 pub fn batch(server: &Server, clients: usize) -> anyhow::Result<Trace> {
+    batch_asking(server, clients, &Question::odd_or_even())
+}
+
+/// The same with another question.
+///
+/// # Errors
+///
+/// As [`batch`].
+pub fn batch_asking(server: &Server, clients: usize, question: &Question) -> anyhow::Result<Trace> {
     let mut session = Session::hold(server)?;
-    let mut askers = crowd(server.address(), clients)?;
+    let mut askers = crowd(server.address(), clients, question)?;
     if askers.is_empty() {
         bail!("connect({}): nobody got in while the server was held", server.address());
     }
@@ -253,10 +301,10 @@ pub fn batch(server: &Server, clients: usize) -> anyhow::Result<Trace> {
     finish(server, trace, askers)
 }
 
-fn finish(
+fn finish<'a>(
     server: &Server,
     mut trace: Trace,
-    askers: impl IntoIterator<Item = Asker>,
+    askers: impl IntoIterator<Item = Asker<'a>>,
 ) -> anyhow::Result<Trace> {
     for asker in askers {
         trace.note(asker);
@@ -577,23 +625,39 @@ impl Drop for Session<'_> {
 }
 
 /// A client that has asked.
-struct Asker {
+struct Asker<'a> {
     client: Client,
+    question: &'a Question,
     heard: Heard,
 }
 
-impl Asker {
-    fn new(client: Client) -> Asker {
+impl Asker<'_> {
+    fn new(client: Client, question: &Question) -> Asker<'_> {
         let heard = Heard { bytes: Vec::new(), end: End::Open, after: Duration::ZERO };
-        Asker { client, heard }
+        Asker { client, question, heard }
     }
 
-    /// Whether its stream has ended. It does not wait: the server may stand still and need us.
+    /// Whether its stream has ended, or it has heard enough. It does not wait: the server may stand
+    /// still and need us.
     fn is_done(&mut self) -> bool {
         if self.heard.end == End::Open && !self.client.is_held() {
             self.listen(Duration::ZERO);
         }
-        self.heard.end != End::Open
+        self.heard.end != End::Open || self.has_enough()
+    }
+
+    fn has_enough(&self) -> bool {
+        !self.question.closes && self.heard.bytes.len() >= self.question.answer.len()
+    }
+
+    fn listen_to_its_end(&mut self, within: Duration) {
+        if self.question.closes {
+            return self.listen(within);
+        }
+        let deadline = Instant::now() + within;
+        while !self.is_done() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn listen(&mut self, within: Duration) {
@@ -607,14 +671,18 @@ impl Asker {
 }
 
 /// Those of `clients` clients who get in at once, and have asked. The others leave without a trace.
-fn crowd(server: SocketAddr, clients: usize) -> anyhow::Result<Vec<Asker>> {
+fn crowd(
+    server: SocketAddr,
+    clients: usize,
+    question: &Question,
+) -> anyhow::Result<Vec<Asker<'_>>> {
     let sockets: Vec<OwnedFd> =
         (0..clients).map(|_| connect_soon(server)).collect::<anyhow::Result<_>>()?;
     wait(|| sockets.iter().all(is_connected));
     let mut inside = Vec::new();
     for socket in sockets.into_iter().filter(is_connected) {
         let mut client = Client::adopt(TcpStream::from(socket), "one of a batch")?;
-        client.send(REQUEST)?;
+        client.send(&question.request)?;
         inside.push(client);
     }
     // Sent is not arrived: on a busy machine, even loopback delivers later. And who only believes to
@@ -630,7 +698,7 @@ fn crowd(server: SocketAddr, clients: usize) -> anyhow::Result<Vec<Asker>> {
     let mut askers = Vec::new();
     for client in inside {
         if arrived.is_empty() || arrived.contains(&client.address()) {
-            askers.push(Asker::new(client));
+            askers.push(Asker::new(client, question));
         } else {
             client.reset().context("setsockopt(SO_LINGER)")?;
         }

@@ -10,12 +10,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use contract::trace::{self, Call, Trace};
+use contract::trace::{self, Call, Question, Trace};
 use nix::errno::Errno;
 use nix::sys::prctl;
 
 use super::caller::{ANSWER, Ground};
-use super::parameters::{Dice, Parameters};
+use super::parameters::{Dice, Parameters, Stop};
 use super::scenarios::Finding;
 use super::student::DESCRIPTORS;
 
@@ -49,9 +49,22 @@ pub fn main(arguments: &[OsString]) -> anyhow::Result<()> {
 fn traced(ground: &Ground) -> anyhow::Result<(Trace, Trace)> {
     let server = ground.start()?;
     ground.must_serve(&server, ANSWER)?;
-    let single = trace::one_at_a_time(&server, 2)?;
-    let batch = trace::batch(&server, 32)?;
+    let question = question(ground);
+    let single = trace::one_at_a_time_asking(&server, 2, &question)?;
+    let batch = trace::batch_asking(&server, 32, &question)?;
     Ok((single, batch))
+}
+
+/// What the clients ask for.
+const ASKED: &str = "20 22";
+
+/// One sum in the frames of the variant, where only a conversation of one request ends with its answer.
+fn question(ground: &Ground) -> Question {
+    Question {
+        request: ground.framed(ASKED),
+        answer: ground.framed("42"),
+        closes: ground.parameters.stop == Stop::Count(1),
+    }
 }
 
 /// Writes the questions beside the results.
@@ -61,7 +74,7 @@ fn traced(ground: &Ground) -> anyhow::Result<(Trace, Trace)> {
 /// When the file cannot be written.
 pub fn ask(results: &Path, seed: &str, finding: Finding) -> anyhow::Result<()> {
     let mut text = format!(
-        "# Oral questions for {seed}\n\nFor whoever grades. The clients of this trace asked `7` and a line feed, which most variants refuse.\n\n"
+        "# Oral questions for {seed}\n\nFor whoever grades. Each client of this trace asks for the sum of `{ASKED}` in the frame of the variant, and leaves when it has it.\n\n"
     );
     match finding {
         Finding::Holds(questions) => text += &questions,
@@ -74,7 +87,17 @@ pub fn ask(results: &Path, seed: &str, finding: Finding) -> anyhow::Result<()> {
 }
 
 fn questions(dice: &mut Dice, single: &Trace, batch: &Trace) -> String {
-    let mut text = String::from("Two clients, one after the other:\n\n```text\n");
+    let mut text = String::new();
+    for (what, trace) in [("one after the other", single), ("at once", batch)] {
+        if let Some(heard) = &trace.unanswered {
+            let (answers, asked) = (trace.answers, trace.asked);
+            let _ = writeln!(
+                text,
+                "Of {asked} clients {what}, {answers} heard the sum. One of the others heard {heard}.\n"
+            );
+        }
+    }
+    text += "Two clients, one after the other:\n\n```text\n";
     for call in single.calls.iter().take(QUOTED) {
         let _ = writeln!(text, "{}", shown(call));
     }
