@@ -15,6 +15,8 @@ mod slots;
 mod stop;
 mod talk;
 mod timers;
+#[expect(unsafe_code, reason = "an io_uring is memory that is shared with the kernel")]
+mod uring;
 
 use std::process::ExitCode;
 
