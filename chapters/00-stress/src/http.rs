@@ -17,6 +17,7 @@
 //! ```
 
 mod answer;
+mod batch;
 mod chunks;
 mod cursor;
 mod desk;

@@ -1,6 +1,7 @@
 //! The engine: one thread, one epoll, one timer, and its share of the connections.
 
 use super::{
+    batch::be_patient,
     cursor::{Cursor, LATE_NS_MAX, share},
     desk::{Desk, Tally},
     line::{End, Line},
@@ -80,6 +81,8 @@ pub(crate) struct Seen {
     pub backlog: Vec<u64>,
     pub backlog_at_half: u64,
     pub never_sent: u64,
+    /// It saturates, and the kernel would not make it a batch thread.
+    pub hurries: bool,
     pub begin: Used,
     pub end: Used,
 }
@@ -113,6 +116,7 @@ pub(crate) struct Engine<'a> {
     cursor: Option<Cursor>,
     look_ns: u64,
     half_ns: u64,
+    hurries: bool,
     begin: Option<Used>,
     backlog: Option<Vec<u64>>,
     backlog_at_half: Option<u64>,
@@ -140,6 +144,7 @@ impl<'a> Engine<'a> {
             cursor: None,
             look_ns: 0,
             half_ns: u64::MAX,
+            hurries: false,
             begin: None,
             backlog: None,
             backlog_at_half: None,
@@ -161,8 +166,9 @@ impl<'a> Engine<'a> {
         self.finish()
     }
 
-    fn prepare(&self) -> Result<()> {
+    fn prepare(&mut self) -> Result<()> {
         set_timerslack(1).context("prctl(PR_SET_TIMERSLACK)")?;
+        self.hurries = self.desk.saturate && be_patient().is_err();
         if let Some(cpu) = self.shared.plan.cpu {
             let mut set = CpuSet::new();
             set.set(cpu).with_context(|| format!("--cpu {cpu}: no machine has so many CPUs"))?;
@@ -350,6 +356,7 @@ impl<'a> Engine<'a> {
             backlog: self.backlog.unwrap_or(backlog),
             backlog_at_half: self.backlog_at_half.unwrap_or(self.desk.due as u64),
             begin: self.begin.unwrap_or(end),
+            hurries: self.hurries,
             end,
             tally: self.desk.tally,
         })

@@ -190,6 +190,9 @@ impl Spread {
     }
 }
 
+const HURRIES: &str = "sched_setscheduler: the kernel refuses SCHED_BATCH (a container's filter?). On one core \
+                       with the server this client interrupts it, and both cost more";
+
 /// What a run leaves behind, before anything is made of it.
 pub(crate) struct Measured {
     pub seen: Vec<Seen>,
@@ -255,6 +258,9 @@ impl Report {
             records,
         };
         report.warnings = warnings(&report, sum(|tally| tally.closed_first));
+        if seen.iter().any(|seen| seen.hurries) {
+            report.warnings.push(HURRIES.into());
+        }
         report
     }
 }
