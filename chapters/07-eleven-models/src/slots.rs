@@ -10,15 +10,19 @@ pub struct Slots<T> {
     free: Vec<u32>,
 }
 
+/// For how many there is room from the beginning.
+pub const ROOM: usize = 32 * 1024;
+
 struct Slot<T> {
     uses: u32,
     thing: Option<T>,
 }
 
 impl<T> Slots<T> {
-    /// None yet. Nothing is allocated before there is something.
-    pub const fn new() -> Slots<T> {
-        Slots { slots: Vec::new(), free: Vec::new() }
+    /// None yet, and room for most houses: a room that grows is copied, and its old place is left to
+    /// waste. What nobody has touched yet is not memory, only addresses.
+    pub fn new() -> Slots<T> {
+        Slots { slots: Vec::with_capacity(ROOM), free: Vec::new() }
     }
 
     /// How many there are.

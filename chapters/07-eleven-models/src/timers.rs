@@ -7,9 +7,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::slots;
+
 /// The timers of one loop.
 pub struct Timers {
-    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    /// When one rings and whose it is, in one number: ten thousand of them are weighed.
+    heap: BinaryHeap<Reverse<u64>>,
     /// For each slot, when its timer rings; [`NEVER`] when it has none.
     rings_at_ms: Vec<u64>,
 }
@@ -17,10 +20,14 @@ pub struct Timers {
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
+/// So many bits of the number are the slot: 16 million clients, and the rest lasts for 34 years.
+const SLOT_BITS: u32 = 24;
+
 impl Timers {
     /// None yet.
-    pub const fn new() -> Timers {
-        Timers { heap: BinaryHeap::new(), rings_at_ms: Vec::new() }
+    pub fn new() -> Timers {
+        let heap = BinaryHeap::with_capacity(slots::ROOM);
+        Timers { heap, rings_at_ms: Vec::with_capacity(slots::ROOM) }
     }
 
     /// Sees to it that the timer of `slot` rings at `deadline_ms` or before. Almost always there is nothing
@@ -32,19 +39,20 @@ impl Timers {
         }
         if deadline_ms < self.rings_at_ms[slot_index] {
             self.rings_at_ms[slot_index] = deadline_ms;
-            self.heap.push(Reverse((deadline_ms, slot)));
+            self.heap.push(Reverse(deadline_ms << SLOT_BITS | u64::from(slot)));
         }
     }
 
     /// When the next one rings.
     pub fn next_ms(&self) -> Option<u64> {
-        self.heap.peek().map(|&Reverse((at_ms, _))| at_ms)
+        self.heap.peek().map(|&Reverse(timer)| timer >> SLOT_BITS)
     }
 
     /// A slot whose timer has rung: look at the deadline of whoever is there, and [`Timers::set`] it again.
     pub fn rung(&mut self, now_ms: u64) -> Option<u32> {
-        while self.next_ms().is_some_and(|at_ms| at_ms <= now_ms) {
-            let Reverse((at_ms, slot)) = self.heap.pop()?;
+        while let Some(at_ms) = self.next_ms().filter(|&at_ms| at_ms <= now_ms) {
+            let Reverse(timer) = self.heap.pop()?;
+            let slot = (timer & ((1 << SLOT_BITS) - 1)) as u32;
             // Another is one that was overtaken by an earlier deadline of the same slot.
             if self.rings_at_ms[slot as usize] == at_ms {
                 self.rings_at_ms[slot as usize] = NEVER;

@@ -100,27 +100,17 @@ struct House {
     /// Whether somebody may be in the queue. That is not told again, so that a house which was full then
     /// has to remember it.
     has_knocked: bool,
-    clients: Slots<Guest>,
+    clients: Slots<Client>,
     /// Those whose turn was cut short: they may be ready still, and no edge will say so.
     ready: VecDeque<u64>,
     timers: Timers,
     desk: Desk,
 }
 
-/// A client, and what has been seen of it.
-struct Guest {
-    client: Client,
-    /// What it waits for. Epoll is not told: it reports everything, and what is not waited for is passed
-    /// over.
-    waits_for: Turn,
-    /// The client has sent its last byte. That is told once, with the bytes before it.
-    has_ended: bool,
-}
-
 impl House {
     // ANCHOR: turn
-    /// It is `client`'s turn, unless it has gone, or waits for something else. What is passed over is not
-    /// lost: a later turn reads and writes until the kernel says EAGAIN, which makes the next edge.
+    /// It is `client`'s turn, unless it has gone, or waits for something else: epoll was not told what. What
+    /// is passed over is not lost: a later turn reads and writes until the kernel says EAGAIN, which makes the next edge.
     fn turn(&mut self, client: u64, what: EpollFlags, now_ms: u64) {
         let Some(guest) = self.clients.get_mut(client) else { return };
         guest.has_ended |= what.intersects(END);
@@ -137,11 +127,11 @@ impl House {
 
     fn talk(&mut self, client: u64, now_ms: u64) {
         let Some(guest) = self.clients.get_mut(client) else { return };
-        let mut turn = guest.client.turn(&mut self.desk, now_ms);
+        let mut turn = guest.turn(&mut self.desk, now_ms);
         if turn == Turn::Readable && guest.has_ended {
             // A read that did not fill the buffer was the last but one: the end is behind it, and nothing
             // comes after that to make an edge.
-            turn = guest.client.turn(&mut self.desk, now_ms);
+            turn = guest.turn(&mut self.desk, now_ms);
         }
         self.after(client, turn);
     }
@@ -155,7 +145,7 @@ impl House {
             _ => {}
         }
         guest.waits_for = turn;
-        self.timers.set(slots::slot(client), guest.client.connection.deadline_ms());
+        self.timers.set(slots::slot(client), guest.connection.deadline_ms());
     }
 
     /// One more turn for each whose last was cut short, now that all others have had theirs.
@@ -179,7 +169,7 @@ impl House {
     /// Closing a socket takes it out of epoll: no other descriptor is of it.
     fn leave(&mut self, client: u64) {
         if let Some(guest) = self.clients.remove(client) {
-            guest.client.leave(&mut self.desk);
+            guest.leave(&mut self.desk);
         }
     }
 
@@ -191,14 +181,11 @@ impl House {
         // All that a client can do is asked for once: no call when it waits for something else.
         let interest = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP;
         for socket in sockets {
-            let client = Client::new(socket, &self.desk, now_ms);
-            let deadline_ms = client.connection.deadline_ms();
-            let guest = Guest { client, waits_for: Turn::Readable, has_ended: false };
-            let token = self.clients.insert(guest);
-            self.timers.set(slots::slot(token), deadline_ms);
+            let token = self.clients.insert(Client::new(socket, &self.desk, now_ms));
             let Some(guest) = self.clients.get_mut(token) else { continue };
+            self.timers.set(slots::slot(token), guest.connection.deadline_ms());
             let event = EpollEvent::new(interest | EpollFlags::EPOLLET, token);
-            if self.epoll.add(&guest.client.socket, event).is_err() {
+            if self.epoll.add(&guest.socket, event).is_err() {
                 self.leave(token);
             } else if self.door.is_last_call() {
                 self.drain(token, now_ms);
@@ -213,11 +200,11 @@ impl House {
     fn expire(&mut self, now_ms: u64) {
         while let Some(slot) = self.timers.rung(now_ms) {
             let Some((token, guest)) = self.clients.at_mut(slot) else { continue };
-            let deadline_ms = guest.client.connection.deadline_ms();
+            let deadline_ms = guest.connection.deadline_ms();
             if deadline_ms > now_ms {
                 self.timers.set(slot, deadline_ms);
             } else {
-                guest.client.connection.expire(&mut self.desk.core, now_ms);
+                guest.connection.expire(&mut self.desk.core, now_ms);
                 self.talk(token, now_ms);
             }
         }
@@ -237,7 +224,7 @@ impl House {
 
     fn drain(&mut self, client: u64, now_ms: u64) {
         let Some(guest) = self.clients.get_mut(client) else { return };
-        let turn = guest.client.drain(&mut self.desk, now_ms);
+        let turn = guest.drain(&mut self.desk, now_ms);
         self.after(client, turn);
         self.talk(client, now_ms); // The end, too, may have been told already.
     }

@@ -91,15 +91,9 @@ struct House {
     door: Door,
     /// Whether epoll watches the listener now.
     is_watched: bool,
-    clients: Slots<Guest>,
+    clients: Slots<Client>,
     timers: Timers,
     desk: Desk,
-}
-
-/// A client, and what epoll has been told to wait for.
-struct Guest {
-    client: Client,
-    interest: EpollFlags,
 }
 
 impl House {
@@ -109,36 +103,30 @@ impl House {
         let Some(guest) = self.clients.get_mut(client) else { return };
         // Who waits for the deadline alone is asked nothing, so that no call would tell of a reset.
         let is_gone = what.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP)
-            && guest.interest.is_empty();
-        let turn = if is_gone { Turn::Over } else { guest.client.turn(&mut self.desk, now_ms) };
+            && guest.waits_for == Turn::Deadline;
+        let turn = if is_gone { Turn::Over } else { guest.turn(&mut self.desk, now_ms) };
         self.after(client, turn);
     }
 
     /// Tells epoll what `client` waits for now, where that has changed, or lets it go.
     fn after(&mut self, client: u64, turn: Turn) {
         let Some(guest) = self.clients.get_mut(client) else { return };
-        let interest = match turn {
-            Turn::Readable => EpollFlags::EPOLLIN,
-            Turn::Writable => EpollFlags::EPOLLOUT,
-            Turn::Deadline => EpollFlags::empty(),
-            Turn::Others => EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT, // Ready at the next wait.
-            Turn::Over => return self.leave(client),
-        };
-        if interest != guest.interest {
-            guest.interest = interest;
-            let mut event = EpollEvent::new(interest, client);
-            if self.epoll.modify(&guest.client.socket, &mut event).is_err() {
-                return self.leave(client); // ENOMEM: this client's misfortune alone.
+        if turn != guest.waits_for {
+            let mut event = EpollEvent::new(interest(turn), client);
+            // The error would be ENOMEM: this client's misfortune alone.
+            if turn == Turn::Over || self.epoll.modify(&guest.socket, &mut event).is_err() {
+                return self.leave(client);
             }
+            guest.waits_for = turn;
         }
-        self.timers.set(slots::slot(client), guest.client.connection.deadline_ms());
+        self.timers.set(slots::slot(client), guest.connection.deadline_ms());
     }
     // ANCHOR_END: turn
 
     /// Closing a socket takes it out of epoll: no other descriptor is of it.
     fn leave(&mut self, client: u64) {
         if let Some(guest) = self.clients.remove(client) {
-            guest.client.leave(&mut self.desk);
+            guest.leave(&mut self.desk);
         }
     }
 
@@ -146,12 +134,10 @@ impl House {
     /// Who waits outside. After the last call they are treated as those who are in.
     fn take_in(&mut self, now_ms: u64) -> anyhow::Result<()> {
         for socket in self.door.accept(self.clients.len(), now_ms)? {
-            let client = Client::new(socket, &self.desk, now_ms);
-            let interest = EpollFlags::EPOLLIN;
-            let token = self.clients.insert(Guest { client, interest });
+            let token = self.clients.insert(Client::new(socket, &self.desk, now_ms));
             let Some(guest) = self.clients.get_mut(token) else { continue };
-            self.timers.set(slots::slot(token), guest.client.connection.deadline_ms());
-            if self.epoll.add(&guest.client.socket, EpollEvent::new(interest, token)).is_err() {
+            self.timers.set(slots::slot(token), guest.connection.deadline_ms());
+            if self.epoll.add(&guest.socket, readable(token)).is_err() {
                 self.leave(token);
             } else if self.door.is_last_call() {
                 self.drain(token, now_ms);
@@ -180,11 +166,11 @@ impl House {
     fn expire(&mut self, now_ms: u64) {
         while let Some(slot) = self.timers.rung(now_ms) {
             let Some((token, guest)) = self.clients.at_mut(slot) else { continue };
-            let deadline_ms = guest.client.connection.deadline_ms();
+            let deadline_ms = guest.connection.deadline_ms();
             if deadline_ms > now_ms {
                 self.timers.set(slot, deadline_ms);
             } else {
-                let turn = guest.client.expire(&mut self.desk, now_ms);
+                let turn = guest.expire(&mut self.desk, now_ms);
                 self.after(token, turn);
             }
         }
@@ -203,7 +189,7 @@ impl House {
 
     fn drain(&mut self, client: u64, now_ms: u64) {
         let Some(guest) = self.clients.get_mut(client) else { return };
-        let turn = guest.client.drain(&mut self.desk, now_ms);
+        let turn = guest.drain(&mut self.desk, now_ms);
         self.after(client, turn);
     }
 
@@ -220,6 +206,15 @@ fn timeout(now_ms: u64, wake_at_ms: Option<u64>) -> EpollTimeout {
     let Some(wake_at_ms) = wake_at_ms else { return EpollTimeout::NONE };
     let left_ms = wake_at_ms.saturating_sub(now_ms);
     EpollTimeout::from(u16::try_from(left_ms).unwrap_or(u16::MAX))
+}
+
+fn interest(turn: Turn) -> EpollFlags {
+    match turn {
+        Turn::Readable => EpollFlags::EPOLLIN,
+        Turn::Writable => EpollFlags::EPOLLOUT,
+        Turn::Others => EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT, // Ready at the next wait.
+        Turn::Deadline | Turn::Over => EpollFlags::empty(),
+    }
 }
 
 fn readable(token: u64) -> EpollEvent {
