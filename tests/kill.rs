@@ -270,6 +270,7 @@ fn letter(symptom: Symptom) -> char {
         Symptom::Leaked => 'l',
         Symptom::AddressTaken => 'a',
         Symptom::OneCore => 'c',
+        Symptom::WentOn => 'g',
         Symptom::ManyCalls => 'm',
     }
 }

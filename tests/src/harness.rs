@@ -22,7 +22,8 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use crate::build;
 use crate::exercise::{self, Asked, Met};
 use crate::probes::{self, Observation, Trouble};
-use crate::verdicts::{self, Row, TABLE, Verdict};
+use crate::server::Unstarted;
+use crate::verdicts::{self, Row, Symptom, TABLE, Verdict};
 
 /// How many rows run at once. They sleep most of the time, and each has servers of its own.
 const ROWS_AT_ONCE: usize = 9;
@@ -111,13 +112,29 @@ fn rows_of_exercise(
             if of_starter { (starter, "starter") } else { (solution, "solution") };
         let declaration = format!("the {whose} of {name} {declared}, says exercise.toml");
         let exe = exe.to_owned();
-        let run = move || told(judge_cell(declared, &declaration, probes::run(row.name, &exe))).1;
+        let ask = move || end_of_a_hole(declared, probes::run(row.name, &exe));
+        let run = move || told(judge_cell(declared, &declaration, ask())).1;
         Trial::ignorable_test(row.name, run).with_kind(match declared {
             Verdict::Holds => "holds",
             Verdict::Fails(_) => "fails here",
         })
     });
     Ok(trials.collect())
+}
+
+/// A program with a hole ends before it listens, so that no probe gets hold of a server. Where it is
+/// declared to end, that is what it does.
+///
+/// Of the chapters nobody wants to hear this: a server that cannot be started shows nothing there.
+fn end_of_a_hole(declared: Verdict, outcome: probes::Outcome) -> probes::Outcome {
+    match outcome {
+        Err(Trouble::Broken(error))
+            if declared == Verdict::Fails(Symptom::Died) && error.is::<Unstarted>() =>
+        {
+            Ok(Observation { verdict: declared, seen: format!("{error:#}.") })
+        }
+        outcome => outcome,
+    }
 }
 
 /// The learner's test `exe` meets one server.
@@ -346,7 +363,7 @@ fn wrap(paragraph: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdicts::Symptom;
+    use crate::server::Server;
 
     fn observed(verdict: Verdict) -> probes::Outcome {
         Ok(Observation { verdict, seen: "Seen.".into() })
@@ -375,6 +392,21 @@ mod tests {
         let broken =
             judge(&TABLE[0], "ch01", Err(Trouble::Broken(anyhow::anyhow!("no such file"))));
         assert!(matches!(broken, Judged::Wrong(_)));
+    }
+
+    #[test]
+    fn a_program_that_ends_before_it_listens_ends_and_keeps_nothing() {
+        let ends = Verdict::Fails(Symptom::Died);
+        let unstarted = || Server::start(Path::new("/bin/true")).map(|_| ()).unwrap_err();
+        let judged = |declared, error| {
+            let outcome = end_of_a_hole(declared, Err(Trouble::Broken(error)));
+            judge_cell(declared, "declared", outcome)
+        };
+        assert!(matches!(judged(ends, unstarted()), Judged::AsDeclared(it) if it.verdict == ends));
+        assert!(matches!(judged(Verdict::Holds, unstarted()), Judged::Wrong(_)));
+        let late = Verdict::Fails(Symptom::Late);
+        assert!(matches!(judged(late, unstarted()), Judged::Wrong(_)));
+        assert!(matches!(judged(ends, anyhow::anyhow!("no such file")), Judged::Wrong(_)));
     }
 
     #[test]

@@ -60,6 +60,22 @@ impl std::fmt::Display for Ended {
     }
 }
 
+/// The server has ended before it said where it listens.
+#[derive(Debug)]
+pub struct Unstarted {
+    exe: PathBuf,
+    last_words: String,
+}
+
+impl std::error::Error for Unstarted {}
+
+impl std::fmt::Display for Unstarted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (exe, last_words) = (self.exe.display(), &self.last_words);
+        write!(f, "{exe} ended without saying where it listens{last_words}")
+    }
+}
+
 /// What a server said on stderr.
 #[derive(Debug, Default)]
 struct Stderr {
@@ -172,7 +188,8 @@ impl Server {
         let line = match heard.recv_timeout(START) {
             Ok(Some(line)) => line.context("stdout")?,
             Ok(None) => {
-                bail!("{name} ended without saying where it listens{}", server.last_words())
+                let last_words = server.last_words();
+                return Err(Unstarted { exe: exe.into(), last_words }.into());
             }
             Err(_) => bail!("{name} did not say in {START:?} where it listens"),
         };

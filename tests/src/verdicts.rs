@@ -46,6 +46,8 @@ pub enum Symptom {
     Leaked,
     /// The address was still taken when the server was started again.
     AddressTaken,
+    /// Asked to stop, it was still there when whoever it served had been answered or had had its time.
+    WentOn,
     /// One thread did all the work, and one core at a time.
     OneCore,
     /// It made several system calls for each answer, though many requests waited at once.
@@ -53,7 +55,7 @@ pub enum Symptom {
 }
 
 /// All of them, so that one can be found by its words.
-const SYMPTOMS: [Symptom; 15] = [
+const SYMPTOMS: [Symptom; 16] = [
     StalledForEver,
     StalledForItsPatience,
     Late,
@@ -67,6 +69,7 @@ const SYMPTOMS: [Symptom; 15] = [
     Died,
     Leaked,
     AddressTaken,
+    WentOn,
     OneCore,
     ManyCalls,
 ];
@@ -256,6 +259,7 @@ impl fmt::Display for Symptom {
             Leaked => "something is not given back",
             AddressTaken => "the address is still taken",
             OneCore => "one core does all the work",
+            WentOn => "goes on when asked to stop",
             ManyCalls => "several system calls per answer",
         })
     }

@@ -62,7 +62,8 @@ impl Verdict {
                 | Late
                 | HeldForEver
                 | PatienceRenewed
-                | QueueOverflowed,
+                | QueueOverflowed
+                | WentOn,
             )) => Verdict::Stall,
             // Whether somebody waits, or has been turned away, the microscope has seen.
             Some(Cell::Fails(Unanswered)) if found.seen.contains(" sleeps in ") => Verdict::Stall,

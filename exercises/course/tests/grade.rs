@@ -78,6 +78,12 @@ impl Submission {
         assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stdout));
         let results: Results = serde_json::from_str(&read(&out)).expect("results of that form");
         println!("{}", String::from_utf8_lossy(&output.stdout));
+        if let Ok(questions) = fs::read_to_string(out.with_extension("oral.md")) {
+            println!("{questions}");
+            // Who answers the grader answers the tracer, whose clients ask in the same frame.
+            let is_refused = questions.contains("heard the sum. One of the others");
+            assert!(!is_refused || !lost(&results).is_empty(), "{questions}");
+        }
         results
     }
 }

@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::resources::own_address;
-use super::{ANSWER, LET_GO, Outcome, PROMPT, Trouble, fails, holds, still_serves};
+use super::{ANSWER, LET_GO, Outcome, PROMPT, Trouble, fails, holds, seconds, still_serves};
 use crate::server::{Client, End, Server};
 use crate::verdicts::Symptom;
 
@@ -120,7 +120,14 @@ pub(super) fn restart(exe: &Path) -> Outcome {
                 return fails(symptom, seen);
             }
         }
-        let status = old.wait(LET_GO).context("asked to stop, it went on")?;
+        let Ok(status) = old.wait(LET_GO) else {
+            let seen = format!(
+                "Asked to stop, it went on: in rollover {rollover} it was still there {} after its last \
+                 client had been answered.",
+                seconds(LET_GO)
+            );
+            return fails(Symptom::WentOn, seen);
+        };
         if !status.success() {
             return fails(Symptom::Died, format!("Asked to stop, it ended with {status}."));
         }

@@ -184,7 +184,7 @@ pub(super) fn restart(exe: &Path) -> Outcome {
         // One that drains has to let the client go first, who has its patience.
         let Ok(status) = server.wait(LET_GO) else {
             let seen = format!("{signal} did not end it within {}.", seconds(LET_GO));
-            return fails(Symptom::AddressTaken, seen);
+            return fails(Symptom::WentOn, seen);
         };
         // A server may end by the signal, or take its leave and say so by status 0.
         if status.signal() != Some(signal as i32) && !status.success() {

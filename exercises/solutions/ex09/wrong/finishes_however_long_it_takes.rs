@@ -3,7 +3,7 @@
 //! One of them is the stalled client, and it is in no hurry. The server never ends, and whoever wants to replace
 //! it has to kill it, with all the others in its hands.
 //!
-//! Killed by: it_restarts_at_once (the address is still taken)
+//! Killed by: it_restarts_at_once (goes on when asked to stop)
 //! In other rows, timing decides whether it is seen.
 //! Hint: Asked to stop, your server does not end while one client is in the middle of its line. How long does a client have, and does that change when you leave?
 
