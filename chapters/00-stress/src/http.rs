@@ -23,6 +23,7 @@ mod cursor;
 mod desk;
 mod engine;
 mod files;
+pub mod known;
 mod line;
 mod plan;
 mod report;

@@ -11,7 +11,10 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use stress::known::{Behaviour, KnownServer};
+use stress::{
+    http,
+    known::{Behaviour, KnownServer},
+};
 
 fn stress() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stress"));
@@ -59,6 +62,12 @@ fn mistakes() {
         &["run", "127.0.0.1:80", "--arrivals", "sometimes"],
         &["run", "127.0.0.1:80", "--query", "x"],
         &["run", "127.0.0.1:80", "--frobnicate"],
+        &["run", "127.0.0.1:80", "--saturate"],
+        &["run", "127.0.0.1:80", "--http", "parity/7"],
+        &["run", "127.0.0.1:80", "--http", "/", "--staircase", "10,20"],
+        &["run", "127.0.0.1:80", "--http", "/", "--saturate", "--qps", "7"],
+        &["run", "127.0.0.1:80", "--http", "/", "--pipeline", "0"],
+        &["run", "127.0.0.1:80", "--http", "/", "--connections", "1", "--threads", "2"],
         &["hold", "asleep", "127.0.0.1:80"],
         &["ask", "7"],
     ];
@@ -113,6 +122,80 @@ fn a_plan_for_more_descriptors_than_there_are_is_refused_with_the_remedy() {
     let within = limited("--connections 10");
     assert_ne!(within.status.code(), Some(1), "{}", String::from_utf8_lossy(&within.stderr));
     assert!(!server.log().is_empty());
+}
+
+#[test]
+fn more_connections_than_descriptors_are_refused_before_the_first_request() {
+    let server = http::known::KnownServer::start(http::known::Behaviour::Status(200)).unwrap();
+    let limited = |connections: u32| -> Output {
+        let command = format!(
+            "ulimit -n 64; exec {} run {} --http / --saturate --warmup 0 --steady 0.5 \
+             --connections {connections}",
+            env!("CARGO_BIN_EXE_stress"),
+            server.address
+        );
+        Command::new("sh").args(["-c", &command]).output().unwrap()
+    };
+    let refused = limited(200);
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{words}");
+    for part in ["RLIMIT_NOFILE", "200 connections", "limit is 64", "--connections", "ulimit"] {
+        assert!(words.contains(part), "no '{part}' in: {words}");
+    }
+    assert!(server.log().is_empty(), "it was to be refused before the first request");
+    let within = limited(10);
+    assert_ne!(within.status.code(), Some(1), "{}", String::from_utf8_lossy(&within.stderr));
+    assert!(!server.log().is_empty());
+}
+
+#[test]
+fn http_writes_its_files_and_says_when_it_was_stopped() {
+    let server = http::known::KnownServer::start(http::known::Behaviour::Status(200)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (json, log, hdr) = (file("r.json"), file("r.jsonl"), file("r.hlog"));
+    let address = server.address.to_string();
+    let run = stress()
+        .args(["run", "--http", "/parity/7", &address, "--qps", "200", "--warmup", "0"])
+        .args(["--connections", "3", "--steady", "1", "--cpu", "0"])
+        .args(["--json", &json, "--log", &log, "--hdr", &hdr])
+        .output()
+        .unwrap();
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{run:?}");
+    let table = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(table.contains("=== GET /parity/7: open loop"), "{table}");
+    let read = |path: &str| std::fs::read_to_string(path).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&read(&json)).unwrap();
+    let correct = report["correct"].as_u64().unwrap();
+    assert!(correct > 0 && report["latency"]["count"] == correct, "{report}");
+    assert_eq!(report["fairness"]["starved"], 0);
+    let lines: Vec<serde_json::Value> =
+        read(&log).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len() as u64, correct);
+    let moment = |line: &serde_json::Value, name: &str| line[name].as_f64().unwrap();
+    assert!(lines.iter().all(|line| moment(line, "t_close") > moment(line, "t_scheduled")));
+    assert!(read(&hdr).starts_with("#[Histogram log format version 1.3]"));
+
+    // Stopped for a second, it leaves out what it could not send in time, and says so.
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_stress"))
+        .args(["run", "--http", "/", &address, "--qps", "100", "--warmup", "0", "--steady", "4"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let before = server.log().len();
+    let start = Instant::now();
+    while server.log().len() < before + 20 {
+        assert!(start.elapsed() < Duration::from_secs(20), "the generator does not begin");
+        thread::sleep(Duration::from_millis(10));
+    }
+    kill(pid(&child), Signal::SIGSTOP).unwrap();
+    thread::sleep(Duration::from_secs(1));
+    kill(pid(&child), Signal::SIGCONT).unwrap();
+    let (status, table) = end(child);
+    assert_eq!(status, Some(3), "{table}");
+    assert!(table.contains("CLIENT-BOUND") && table.contains("not sent"), "{table}");
+    assert!(server.log().len() - before < 380, "{} of 400 arrived", server.log().len() - before);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One connection: opened, asked over, read from, opened again; never waited for.
 
 use super::{
-    answer::{Malformed, Reader},
+    answer::{Answer, Malformed, Reader},
     desk::{Asked, Desk},
 };
 use crate::{
@@ -203,22 +203,16 @@ impl Line {
     fn read(&mut self, desk: &mut Desk, bytes: &[u8], now_ns: u64) -> Result<(), End> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let Some(asked) = self.in_flight.front().copied() else { return Err(End::Unasked) };
+            if self.in_flight.is_empty() {
+                return Err(End::Unasked);
+            }
             let (used, answer) = match self.reader.feed(&mut desk.template, rest) {
                 Ok(fed) => fed,
                 Err(Malformed) => return Err(End::Malformed),
             };
             rest = &rest[used..];
             if let Some(answer) = answer {
-                self.in_flight.pop_front();
-                desk.in_flight -= 1;
-                self.answered_here += 1;
-                self.longest_ns = self.longest_ns.max(now_ns.saturating_sub(asked.scheduled_ns));
-                let counts = desk.answered(self.number, asked, answer, now_ns);
-                self.answers += u64::from(counts && now_ns < desk.end_ns);
-                if answer.close {
-                    self.state = State::Leaving { since_ns: now_ns };
-                }
+                self.answered(desk, answer, now_ns);
             }
         }
         Ok(())
@@ -226,14 +220,23 @@ impl Line {
 
     /// The stream's end may be that of an answer.
     fn stream_ended(&mut self, desk: &mut Desk) -> Result<(), End> {
-        if let (Some(answer), Some(asked)) = (self.reader.end(), self.in_flight.pop_front()) {
-            let now_ns = now_ns();
-            desk.in_flight -= 1;
-            self.answered_here += 1;
-            let counts = desk.answered(self.number, asked, answer, now_ns);
-            self.answers += u64::from(counts && now_ns < desk.end_ns);
+        if let Some(answer) = self.reader.end() {
+            self.answered(desk, answer, now_ns());
         }
         Err(End::Closed)
+    }
+
+    /// An answer has ended. It is that of the request that was sent first.
+    fn answered(&mut self, desk: &mut Desk, answer: Answer, now_ns: u64) {
+        let Some(asked) = self.in_flight.pop_front() else { return };
+        desk.in_flight -= 1;
+        self.answered_here += 1;
+        self.longest_ns = self.longest_ns.max(now_ns.saturating_sub(asked.scheduled_ns));
+        let counts = desk.answered(self.number, asked, answer, now_ns);
+        self.answers += u64::from(counts && now_ns < desk.end_ns);
+        if answer.close {
+            self.state = State::Leaving { since_ns: now_ns };
+        }
     }
 
     /// A request of its schedule is due.
