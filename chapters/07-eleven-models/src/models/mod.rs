@@ -4,9 +4,15 @@ mod epoll_edge;
 mod epoll_level;
 mod io_uring;
 mod poll;
+mod reactor;
 
 use crate::model::Model;
 
 /// All of them, in the order of the chapter.
-pub const MODELS: [&dyn Model; 4] =
-    [&poll::Poll, &epoll_level::EpollLevel, &epoll_edge::EpollEdge, &io_uring::IoUring];
+pub const MODELS: [&dyn Model; 5] = [
+    &poll::Poll,
+    &epoll_level::EpollLevel,
+    &epoll_edge::EpollEdge,
+    &reactor::CallbackReactor,
+    &io_uring::IoUring,
+];
