@@ -7,6 +7,7 @@
 mod clock;
 mod cores;
 mod door;
+mod group;
 mod model;
 mod models;
 mod net;
