@@ -1,0 +1,178 @@
+//! The arena: the eleven models of chapter 07 under the same loads, and some peers.
+//!
+//! The figure of merit is the CPU time of the server for a million answers, with server and client on one
+//! core. A rate across two cores says how quickly the client is: the busier the server, the better it
+//! batches, and the cheaper it makes its client.
+//!
+//! A part is a list of jobs in rounds, each round everybody once, so that a slow minute of the machine is
+//! everybody's; the baseline stands at both ends of a round and shows the noise. An interrupted part goes
+//! on after its last job: the round in which that was has a gap then, and is not measured again.
+
+mod board;
+mod calls;
+pub mod client;
+mod contender;
+mod drive;
+mod idle;
+mod parts;
+mod peers;
+mod row;
+mod tree;
+
+pub use row::Row;
+
+use crate::{
+    experiment::{Bench, Experiment, Form, Outcome, Scale, rows},
+    pool::{self, Task},
+    records::Table,
+};
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use contender::Programs;
+use contract::verdicts::Column;
+use drive::Job;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+/// The program of all models.
+const CH07: Column = Column { name: "ch07", about: "eleven models, one HTTP core" };
+
+/// What a start, its connections and its end take beside the load, about.
+const AROUND: Duration = Duration::from_millis(900);
+
+/// A part of the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// All models in about two minutes
+    Quick,
+    /// CPU time of an answer and rate, with 1 to 1,000 connections, and with some that drip
+    Capacity,
+    /// Latency at the same offered load
+    Latency,
+    /// 10,000 connections: idle, beside some that ask, and asking
+    C10k,
+    /// System calls of an answer
+    Syscalls,
+    /// More workers
+    Scaling,
+    /// nginx, haproxy, hyper and may beside ours
+    Peers,
+    /// The load generator itself beside wrk
+    Client,
+}
+
+/// A part as an experiment.
+pub struct Arena(pub Part);
+
+impl Experiment for Arena {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Part::Quick => "arena",
+            Part::Capacity => "arena-capacity",
+            Part::Latency => "arena-latency",
+            Part::C10k => "arena-c10k",
+            Part::Syscalls => "arena-syscalls",
+            Part::Scaling => "arena-scaling",
+            Part::Peers => "arena-peers",
+            Part::Client => "arena-client",
+        }
+    }
+
+    fn question(&self) -> &'static str {
+        match self.0 {
+            Part::Quick => "Which of eleven ways to wait is best?",
+            Part::Capacity => "What does an answer cost each model, and who starves meanwhile?",
+            Part::Latency => "How long does a client wait when the server has time enough?",
+            Part::C10k => "What do 10,000 connections cost that say nothing, and can they be served?",
+            Part::Syscalls => "How many system calls does an answer take, one at a time and 64 at once?",
+            Part::Scaling => "How many more answers do more workers give?",
+            Part::Peers => "How do the models compare with servers that people use?",
+            Part::Client => "What does the load generator cost, beside wrk?",
+        }
+    }
+
+    fn prediction(&self) -> &'static str {
+        match self.0 {
+            Part::Quick => "Readiness and completion serve all for least; one client at a time is cheap, and starves.",
+            Part::Capacity => "One thread alone is cheapest and starves all others; epoll pays little for more of them.",
+            Part::Latency => "All alike: the wake-up of a sleeping server is most of it.",
+            Part::C10k => "A thread or process for each costs memory that RSS does not show; a table does not.",
+            Part::Syscalls => "Two for each answer with readiness, three where it is asked for first; a ring, a tenth.",
+            Part::Scaling => "Two workers on two cores, with a client there too, give less than twice.",
+            Part::Peers => "The ring takes six tenths of nginx's CPU time for an answer, one reactor seven tenths.",
+            Part::Client => "No more CPU time for an answer than wrk, with each latency recorded.",
+        }
+    }
+
+    fn about(&self, scale: &Scale, _servers: usize) -> Duration {
+        let jobs = parts::jobs(self.0, scale.form);
+        jobs.iter().map(|it| it.length + AROUND).sum::<Duration>() + client::about(self.0, scale.form)
+    }
+
+    fn servers(&self) -> Vec<Column> {
+        vec![CH07]
+    }
+
+    fn run(&self, bench: &Bench<'_>) -> Result<Outcome> {
+        let ch07 = bench.servers.first().context("ch07 is not there")?.path.clone();
+        let mut outcome = Outcome::default();
+        let mut programs = Programs { ch07, peers: None };
+        if self.0 == Part::Peers {
+            match peers::build(bench.screen) {
+                Ok(folder) => programs.peers = Some(folder),
+                Err(error) => outcome.fail(format!("the peers are left out: {error:#}")),
+            }
+        }
+        if self.0 == Part::Client {
+            return client::run(bench, &programs);
+        }
+        let jobs = parts::jobs(self.0, bench.scale.form);
+        let rows = drive_all(self.name(), bench, &programs, jobs, &mut outcome);
+        outcome.scoreboard = board::of(self.0, &rows);
+        outcome.answer = board::answer(self.0, &rows);
+        outcome.findings.extend(board::findings(&rows));
+        outcome.table = Table::of(&rows)?;
+        Ok(outcome)
+    }
+}
+
+/// One after the other: each wants the machine.
+fn drive_all(
+    name: &'static str,
+    bench: &Bench<'_>,
+    programs: &Programs,
+    jobs: Vec<Job>,
+    outcome: &mut Outcome,
+) -> Vec<Row> {
+    let tasks: Vec<Task<Job>> =
+        jobs.into_iter().map(|job| Task { part: job.part(), job }).collect();
+    let bar = bench.screen.bar(name);
+    let begun = AtomicUsize::new(0);
+    let done = pool::all(
+        bench,
+        &tasks,
+        1,
+        |job| {
+            let at = begun.fetch_add(1, Ordering::Relaxed) as f64 / tasks.len() as f64;
+            bar.at(at, &format!("{}, {}", job.name, job.load));
+            let row = drive::measure(job, programs, bench.stop);
+            let row = row.with_context(|| format!("{}, {}", job.name, job.load))?;
+            Ok(Row { experiment: name.into(), ..row })
+        },
+        // What was cut short is neither a cost nor a loss.
+        |_| !bench.stop.load(Ordering::Relaxed),
+    );
+    bar.end();
+    rows(done, outcome)
+}
+
+/// How often everybody is measured.
+const fn rounds(form: Form) -> u64 {
+    match form {
+        Form::Smoke => 1,
+        Form::Short => 2,
+        Form::Full => 5,
+    }
+}

@@ -1,0 +1,210 @@
+//! What a server costs that may be several processes: CPU time and memory of the one that was started and
+//! of all that came from it.
+
+use anyhow::{Context, Result};
+use nix::unistd::{SysconfVar, sysconf};
+use std::{fs, ops::Sub, path::Path, time::Duration};
+
+/// A process and its descendants, as they are now.
+///
+/// Simplification: a child whose parent has ended belongs to nobody's tree any more. No server here leaves
+/// such children.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    pids: Vec<u32>,
+}
+
+/// CPU time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cpu {
+    /// In the program itself, in seconds.
+    pub user_s: f64,
+    /// In the kernel for it, in seconds.
+    pub system_s: f64,
+}
+
+/// Memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Resident pages of all processes; a page that two of them share counts twice: `VmRSS`.
+    pub resident_bytes: u64,
+    /// The same, each page divided by the number of processes that share it: `Pss` of smaps_rollup.
+    pub proportional_bytes: u64,
+    /// The tables that say where the pages are: `VmPTE`.
+    pub page_table_bytes: u64,
+    /// How many threads there are, of all processes.
+    pub threads: u64,
+}
+
+/// What the kernel holds for everybody, in bytes: /proc/meminfo. Only differences say anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// Stacks of threads in the kernel: `KernelStack`.
+    pub stack_bytes: u64,
+    /// Objects of the kernel such as sockets: `Slab`.
+    pub slab_bytes: u64,
+    /// What is still available: `MemAvailable`.
+    pub available_bytes: u64,
+}
+
+impl Tree {
+    /// Of `root`.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn of(root: u32) -> Result<Tree> {
+        let mut pids = vec![root];
+        let mut next = 0;
+        while let Some(&pid) = pids.get(next) {
+            next += 1;
+            let tasks = format!("/proc/{pid}/task");
+            let tasks = match fs::read_dir(&tasks).with_context(|| tasks.clone()) {
+                Err(error) if pid == root => return Err(error),
+                Err(_) => continue, // A child that has ended in the meantime.
+                Ok(tasks) => tasks,
+            };
+            for task in tasks.flatten() {
+                let Ok(text) = fs::read_to_string(task.path().join("children")) else { continue };
+                pids.extend(text.split_whitespace().filter_map(|it| it.parse::<u32>().ok()));
+            }
+        }
+        Ok(Tree { pids })
+    }
+
+    /// The CPU time that all have used, and their children that have been waited for, in steps of a clock
+    /// tick (10 ms).
+    ///
+    /// # Errors
+    /// If the first of them has ended.
+    pub fn cpu(&self) -> Result<Cpu> {
+        let tick = sysconf(SysconfVar::CLK_TCK).context("sysconf")?.context("no clock tick")? as f64;
+        let mut sum = Cpu::default();
+        for (at, pid) in self.pids.iter().enumerate() {
+            let path = format!("/proc/{pid}/stat");
+            let text = match fs::read_to_string(&path).with_context(|| path.clone()) {
+                Err(error) if at == 0 => return Err(error),
+                Err(_) => continue, // Its parent has its time.
+                Ok(text) => text,
+            };
+            // utime, stime, cutime, cstime: the 14th to the 17th field of proc_pid_stat(5). The second one
+            // is a name in parentheses, which may hold blanks.
+            let (_, fields) = text.rsplit_once(')').context("a name in parentheses")?;
+            let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(4).flat_map(str::parse).collect();
+            let [user, system, children_user, children_system] = ticks[..] else {
+                anyhow::bail!("{path}: it has no CPU times")
+            };
+            sum.user_s += (user + children_user) / tick;
+            sum.system_s += (system + children_system) / tick;
+        }
+        Ok(sum)
+    }
+
+    /// What all hold.
+    pub fn memory(&self) -> Memory {
+        let mut sum = Memory::default();
+        for pid in &self.pids {
+            let process = Path::new("/proc").join(pid.to_string());
+            let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+            let rollup = fs::read_to_string(process.join("smaps_rollup")).unwrap_or_default();
+            sum.resident_bytes += kib(&status, "VmRSS:");
+            sum.page_table_bytes += kib(&status, "VmPTE:");
+            sum.proportional_bytes += kib(&rollup, "Pss:");
+            sum.threads += number(&status, "Threads:");
+        }
+        sum
+    }
+
+    /// Their numbers, the first process first.
+    pub fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
+    /// How many processes there are.
+    pub fn processes(&self) -> usize {
+        self.pids.len()
+    }
+}
+
+impl Kernel {
+    /// As it is now.
+    ///
+    /// # Errors
+    /// If /proc cannot be read.
+    pub fn look() -> Result<Kernel> {
+        let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
+        Ok(Kernel {
+            stack_bytes: kib(&text, "KernelStack:"),
+            slab_bytes: kib(&text, "Slab:"),
+            available_bytes: kib(&text, "MemAvailable:"),
+        })
+    }
+}
+
+impl Cpu {
+    /// Both.
+    pub fn seconds(self) -> f64 {
+        self.user_s + self.system_s
+    }
+}
+
+impl Sub for Cpu {
+    type Output = Cpu;
+
+    fn sub(self, before: Cpu) -> Cpu {
+        Cpu { user_s: self.user_s - before.user_s, system_s: self.system_s - before.system_s }
+    }
+}
+
+/// How long all threads of `root` have run: finer than ticks, where there is one process only.
+pub fn ran(root: u32) -> Option<Duration> {
+    let tasks = fs::read_dir(format!("/proc/{root}/task")).ok()?;
+    let of = |task: &Path| {
+        let text = fs::read_to_string(task.join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+    };
+    Some(tasks.flatten().filter_map(|it| of(&it.path())).sum())
+}
+
+fn kib(text: &str, key: &str) -> u64 {
+    number(text, key) * 1024
+}
+
+fn number(text: &str, key: &str) -> u64 {
+    let line = text.lines().find_map(|it| it.strip_prefix(key));
+    line.and_then(|it| it.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, id};
+
+    #[test]
+    fn a_child_is_of_the_tree_and_its_time_stays_when_it_is_waited_for() {
+        // It works for some hundredths of a second, and so do we not.
+        let script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; read line";
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let tree = Tree::of(id()).unwrap();
+        assert!(tree.pids.contains(&child.id()), "{tree:?}");
+        assert!(tree.memory().resident_bytes > Tree::of(child.id()).unwrap().memory().resident_bytes);
+        let before = Tree::of(id()).unwrap().cpu().unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let after = Tree::of(id()).unwrap();
+        assert!(!after.pids.contains(&child.id()));
+        assert!((after.cpu().unwrap() - before).seconds() >= 0.0);
+        assert!(Tree::of(u32::MAX >> 1).is_err());
+    }
+
+    #[test]
+    fn a_line_of_proc_is_read_by_its_name() {
+        let text = "Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t3\n";
+        assert_eq!(kib(text, "VmRSS:"), 2048 * 1024);
+        assert_eq!(number(text, "Threads:"), 3);
+        assert_eq!(number(text, "VmPTE:"), 0);
+    }
+}
