@@ -1,6 +1,7 @@
 //! The command: what may be asked for, and what is done around an experiment.
 
 use crate::{
+    arena::{Arena, Part},
     drive,
     experiment::{self, EXPERIMENTS, Experiment, Form, Namespaces},
     link,
@@ -53,6 +54,8 @@ enum Command {
     Levers(LongArguments),
     /// Count the system calls of an answer, of every chapter, as a record
     Syscalls(ShortArguments),
+    /// Compare the eleven models of chapter 07, all in two minutes or one part with care
+    Arena(ArenaArguments),
     /// Count the system calls that an answer takes, one client at a time and many at once
     Trace(trace::Arguments),
     /// Run a command on one side of an emulated link, such as ping or bash
@@ -114,6 +117,27 @@ struct ShortArguments {
 }
 
 #[derive(Debug, Args)]
+struct ArenaArguments {
+    /// The part
+    #[arg(value_enum, default_value = "quick")]
+    part: Part,
+    /// Take two rounds in place of five; what is done without it, too
+    #[arg(long, conflicts_with_all = ["full", "smoke"])]
+    quick: bool,
+    /// Take five rounds, and longer ones: what is published
+    #[arg(long, conflicts_with = "smoke")]
+    full: bool,
+    /// Take little of everything: whether it works, not how well
+    #[arg(long)]
+    smoke: bool,
+    /// Begin anew, whatever an earlier start has done
+    #[arg(long)]
+    fresh: bool,
+    #[command(flatten)]
+    folders: Folders,
+}
+
+#[derive(Debug, Args)]
 struct BareArguments {
     /// Leave a client with shutdown, discard and close, as the chapters do
     #[arg(long, required_unless_present = "at_once")]
@@ -146,6 +170,7 @@ pub fn main() -> ExitCode {
         Command::Knee(arguments) => long("knee", arguments),
         Command::Levers(arguments) => long("levers", arguments),
         Command::Syscalls(arguments) => short("syscalls", arguments),
+        Command::Arena(arguments) => arena(arguments),
         Command::Trace(arguments) => trace::command(arguments),
         Command::Link(arguments) => link::command::command(arguments),
         Command::Drive => drive::serve_orders().map(|()| ExitCode::SUCCESS),
@@ -222,6 +247,12 @@ fn staircase(arguments: &staircase::Arguments) -> Result<ExitCode> {
         skip: false,
     };
     Ok(session.conduct(&wish)?.say())
+}
+
+/// `--quick` is what is done without it: the short form, said aloud.
+fn arena(arguments: &ArenaArguments) -> Result<ExitCode> {
+    let form = form(arguments.full, arguments.smoke);
+    one(Arena(arguments.part).name(), form, arguments.fresh, &arguments.folders)
 }
 
 fn form(full: bool, smoke: bool) -> Form {

@@ -1,6 +1,7 @@
 //! What an experiment is, and the list of them.
 
 use crate::{
+    arena::{Arena, Part},
     binaries::Binary,
     drive::Crowd,
     journal::Journal,
@@ -29,6 +30,14 @@ pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] = &[
     &crate::staircase::Staircase::AS_ITS_FORM,
     &crate::knee::Knee,
     &crate::levers::Levers,
+    &Arena(Part::Quick),
+    &Arena(Part::Capacity),
+    &Arena(Part::Latency),
+    &Arena(Part::C10k),
+    &Arena(Part::Syscalls),
+    &Arena(Part::Scaling),
+    &Arena(Part::Peers),
+    &Arena(Part::Client),
 ];
 
 /// A question that this machine can answer by running servers.

@@ -3,11 +3,13 @@
 //! Reading order: [`cli`] is the command, [`experiment`] says what an experiment is and lists them, and
 //! [`measure`] is all that is done around one. [`race`] is the first of them; [`stalls`], [`patience`],
 //! [`backlog`], [`memory`], [`syscalls`] and [`names`] need loopback alone; [`scaling`] and [`spread`] are
-//! about 05 and 06; [`staircase`], [`knee`] and [`levers`] go across the emulated [`link`]. [`drive`] is what
+//! about 05 and 06; [`staircase`], [`knee`] and [`levers`] go across the emulated [`link`]; [`arena`] is about
+//! 07. [`drive`] is what
 //! a server and its clients are for all of them, [`pool`] does many such runs and [`journal`] keeps what is
 //! done; [`trace`] counts instead of timing. [`binaries`] builds the servers and [`machine`] looks at what
 //! they run on; [`records`] is what stays.
 
+pub mod arena;
 pub mod backlog;
 pub mod binaries;
 pub mod cli;

@@ -22,7 +22,8 @@ const LONGEST: Column = ("longest ms", 11, |rows| whole(most(rows, |it| it.longe
 const STARVED: Column = ("starved", 8, |rows| whole(most(rows, |it| Some(it.starved as f64))));
 const LOST: Column = ("lost", 8, |rows| whole(most(rows, |it| Some(it.lost as f64))));
 const CALLS: Column = ("calls/answer", 13, |rows| decimal(median(rows, |it| it.calls_per_answer)));
-const RESIDENT: Column = ("RSS MB", 8, |rows| megabytes(rows, |it| it.resident_bytes.map(|it| it as f64)));
+const RESIDENT: Column =
+    ("RSS MB", 8, |rows| megabytes(rows, |it| it.resident_bytes.map(|it| it as f64)));
 const SHARED_OUT: Column =
     ("PSS MB", 8, |rows| megabytes(rows, |it| it.proportional_bytes.map(|it| it as f64)));
 const STACKS: Column =
@@ -73,11 +74,12 @@ pub fn answer(part: Part, rows: &[Row]) -> String {
     let cost = |row: &Row| row.server_cpu_s_per_million;
     let best = |load: &str, value: fn(&Row) -> Option<f64>| {
         let of_load: Vec<&Row> = rows.iter().filter(|it| it.load == load).collect();
-        let of = |name: &&str| {
-            let of_name: Vec<&Row> = of_load.iter().copied().filter(|it| it.server == *name).collect();
-            median(&of_name, value).map(|it| (*name, it))
+        let of = |name: &'static str| {
+            let of_name: Vec<&Row> =
+                of_load.iter().copied().filter(|it| it.server == name).collect();
+            median(&of_name, value).map(|it| (name, it))
         };
-        MODELS.iter().filter_map(of).min_by(|one, other| one.1.total_cmp(&other.1))
+        MODELS.into_iter().filter_map(of).min_by(|one, other| one.1.total_cmp(&other.1))
     };
     let sentence = match part {
         Part::Quick | Part::Capacity => best("64 connections", cost).map(|(name, cost)| {
@@ -97,14 +99,14 @@ pub fn answer(part: Part, rows: &[Row]) -> String {
         }),
         Part::Syscalls => best("64 connections", |it| it.calls_per_answer)
             .map(|(name, calls)| format!("{name} makes fewest: {calls:.3} for an answer")),
-        Part::Peers => ratio(rows, "io-uring", "nginx").zip(ratio(rows, "multireactor", "nginx")).map(
-            |(ring, reactor)| {
+        Part::Peers => ratio(rows, "io-uring", "nginx")
+            .zip(ratio(rows, "multireactor", "nginx"))
+            .map(|(ring, reactor)| {
                 format!(
                     "io-uring takes {ring:.2} of nginx's CPU time for an answer, one reactor \
                      {reactor:.2}"
                 )
-            },
-        ),
+            }),
         Part::Client => client_ratio(rows)
             .map(|it| format!("stress takes {it:.2} of wrk's CPU time for an answer")),
         Part::Latency | Part::C10k | Part::Scaling => None,
@@ -155,7 +157,7 @@ fn client_ratio(rows: &[Row]) -> Option<f64> {
     middle(ours.filter_map(|it| Some(it.client_cpu_s_per_million? / cost("wrk", it)?)).collect())
 }
 
-fn in_order<'a>(rows: &'a [Row], key: fn(&Row) -> &str) -> Vec<&'a str> {
+fn in_order(rows: &[Row], key: fn(&Row) -> &str) -> Vec<&str> {
     in_order_of(&rows.iter().collect::<Vec<_>>(), key)
 }
 

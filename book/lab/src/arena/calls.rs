@@ -84,7 +84,10 @@ mod tests {
 
     #[test]
     fn the_count_is_the_first_field() {
-        assert_eq!(counted("# started\n\n1234,,raw_syscalls:sys_enter,99,100.00,,\n").unwrap(), 1234);
+        assert_eq!(
+            counted("# started\n\n1234,,raw_syscalls:sys_enter,99,100.00,,\n").unwrap(),
+            1234
+        );
         assert!(counted("event syntax error: 'raw_syscalls:sys_enter'\n").is_err());
         assert!(counted("<not counted>,,raw_syscalls:sys_enter,0,0.00,,\n").is_err());
     }

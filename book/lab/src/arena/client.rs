@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn what_wrk_says_is_read() {
-        let text = "Running 1s test @ http://127.0.0.1:1/\n  12345 requests in 1.10s, 2.10MB read\n";
+        let text =
+            "Running 1s test @ http://127.0.0.1:1/\n  12345 requests in 1.10s, 2.10MB read\n";
         assert_eq!(counted(text), Some((12_345, 1.1)));
         assert_eq!(counted("  5 requests in 900.00ms, 1KB read"), Some((5, 0.9)));
         assert_eq!(counted("unable to connect"), None);

@@ -95,10 +95,14 @@ impl Contender {
     pub fn start(&self, programs: &Programs) -> Result<Running> {
         match self {
             Contender::Model { name, options } => {
-                let options: Vec<&str> =
-                    ["--model", name].into_iter().chain(options.iter().map(String::as_str)).collect();
+                let options: Vec<&str> = ["--model", name]
+                    .into_iter()
+                    .chain(options.iter().map(String::as_str))
+                    .collect();
                 let server = Server::start_with_options(&programs.ch07, "127.0.0.1:0", &options);
-                Ok(Running::Ours(server.with_context(|| format!("ch07 --model {name} cannot run"))?))
+                Ok(Running::Ours(
+                    server.with_context(|| format!("ch07 --model {name} cannot run"))?,
+                ))
             }
             Contender::Peer { name, program } => {
                 let folder = programs.peers.as_ref().with_context(|| {
@@ -152,7 +156,8 @@ impl Theirs {
             .and_then(|it| it.local_addr())
             .context("bind: no free port")?;
         let file = folder.path().join("configuration");
-        fs::write(&file, configuration(folder.path(), address)).context("write: a configuration")?;
+        fs::write(&file, configuration(folder.path(), address))
+            .context("write: a configuration")?;
         let child = Command::new(program)
             .args(options)
             .arg(&file)

@@ -85,8 +85,12 @@ impl Experiment for Arena {
             Part::Quick => "Which of eleven ways to wait is best?",
             Part::Capacity => "What does an answer cost each model, and who starves meanwhile?",
             Part::Latency => "How long does a client wait when the server has time enough?",
-            Part::C10k => "What do 10,000 connections cost that say nothing, and can they be served?",
-            Part::Syscalls => "How many system calls does an answer take, one at a time and 64 at once?",
+            Part::C10k => {
+                "What do 10,000 connections cost that say nothing, and can they be served?"
+            }
+            Part::Syscalls => {
+                "How many system calls does an answer take, one at a time and 64 at once?"
+            }
             Part::Scaling => "How many more answers do more workers give?",
             Part::Peers => "How do the models compare with servers that people use?",
             Part::Client => "What does the load generator cost, beside wrk?",
@@ -95,20 +99,37 @@ impl Experiment for Arena {
 
     fn prediction(&self) -> &'static str {
         match self.0 {
-            Part::Quick => "Readiness and completion serve all for least; one client at a time is cheap, and starves.",
-            Part::Capacity => "One thread alone is cheapest and starves all others; epoll pays little for more of them.",
+            Part::Quick => {
+                "Readiness and completion serve all for least; one client at a time is cheap, and starves."
+            }
+            Part::Capacity => {
+                "One thread alone is cheapest and starves all others; epoll pays little for more of them."
+            }
             Part::Latency => "All alike: the wake-up of a sleeping server is most of it.",
-            Part::C10k => "A thread or process for each costs memory that RSS does not show; a table does not.",
-            Part::Syscalls => "Two for each answer with readiness, three where it is asked for first; a ring, a tenth.",
-            Part::Scaling => "Two workers on two cores, with a client there too, give less than twice.",
-            Part::Peers => "The ring takes six tenths of nginx's CPU time for an answer, one reactor seven tenths.",
+            Part::C10k => {
+                "A thread or process for each costs memory that RSS does not show; a table does not."
+            }
+            Part::Syscalls => {
+                "Two for each answer with readiness, three where it is asked for first; a ring, a tenth."
+            }
+            Part::Scaling => {
+                "Two workers on two cores, with a client there too, give less than twice."
+            }
+            Part::Peers => {
+                "The ring takes six tenths of nginx's CPU time for an answer, one reactor seven tenths."
+            }
             Part::Client => "No more CPU time for an answer than wrk, with each latency recorded.",
         }
     }
 
+    fn scale(&self, form: Form) -> Scale {
+        Scale { form, ..Scale::short() }
+    }
+
     fn about(&self, scale: &Scale, _servers: usize) -> Duration {
         let jobs = parts::jobs(self.0, scale.form);
-        jobs.iter().map(|it| it.length + AROUND).sum::<Duration>() + client::about(self.0, scale.form)
+        jobs.iter().map(|it| it.length + AROUND).sum::<Duration>()
+            + client::about(self.0, scale.form)
     }
 
     fn servers(&self) -> Vec<Column> {

@@ -45,18 +45,20 @@ const FOR_LONG: [&str; 4] = ["--idle-ms", "3600000", "--patience-ms", "3600000"]
 /// The jobs of a part, in the order in which they are done.
 pub fn jobs(part: Part, form: Form) -> Vec<Job> {
     let rounds = 1..=rounds(form);
-    let of_round = |round| match part {
-        Part::Quick => quick(form),
-        Part::Capacity => capacity(form),
-        Part::Latency => latency(form),
-        Part::C10k => c10k(form),
-        Part::Syscalls => syscalls(form),
-        Part::Scaling => scaling(form),
-        Part::Peers => peers(form),
-        Part::Client => Vec::new(), // It has its own.
-    }
-    .into_iter()
-    .map(move |job| Job { round, ..job });
+    let of_round = |round| {
+        match part {
+            Part::Quick => quick(form),
+            Part::Capacity => capacity(form),
+            Part::Latency => latency(form),
+            Part::C10k => c10k(form),
+            Part::Syscalls => syscalls(form),
+            Part::Scaling => scaling(form),
+            Part::Peers => peers(form),
+            Part::Client => Vec::new(), // It has its own.
+        }
+        .into_iter()
+        .map(move |job| Job { round, ..job })
+    };
     rounds.flat_map(of_round).collect()
 }
 

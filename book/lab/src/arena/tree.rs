@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use nix::unistd::{SysconfVar, sysconf};
-use std::{fs, ops::Sub, path::Path, time::Duration};
+use std::{fs, ops::Sub, path::Path};
 
 /// A process and its descendants, as they are now.
 ///
@@ -77,7 +77,8 @@ impl Tree {
     /// # Errors
     /// If the first of them has ended.
     pub fn cpu(&self) -> Result<Cpu> {
-        let tick = sysconf(SysconfVar::CLK_TCK).context("sysconf")?.context("no clock tick")? as f64;
+        let tick =
+            sysconf(SysconfVar::CLK_TCK).context("sysconf")?.context("no clock tick")? as f64;
         let mut sum = Cpu::default();
         for (at, pid) in self.pids.iter().enumerate() {
             let path = format!("/proc/{pid}/stat");
@@ -89,7 +90,8 @@ impl Tree {
             // utime, stime, cutime, cstime: the 14th to the 17th field of proc_pid_stat(5). The second one
             // is a name in parentheses, which may hold blanks.
             let (_, fields) = text.rsplit_once(')').context("a name in parentheses")?;
-            let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(4).flat_map(str::parse).collect();
+            let ticks: Vec<f64> =
+                fields.split_whitespace().skip(11).take(4).flat_map(str::parse).collect();
             let [user, system, children_user, children_system] = ticks[..] else {
                 anyhow::bail!("{path}: it has no CPU times")
             };
@@ -155,16 +157,6 @@ impl Sub for Cpu {
     }
 }
 
-/// How long all threads of `root` have run: finer than ticks, where there is one process only.
-pub fn ran(root: u32) -> Option<Duration> {
-    let tasks = fs::read_dir(format!("/proc/{root}/task")).ok()?;
-    let of = |task: &Path| {
-        let text = fs::read_to_string(task.join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
-    };
-    Some(tasks.flatten().filter_map(|it| of(&it.path())).sum())
-}
-
 fn kib(text: &str, key: &str) -> u64 {
     number(text, key) * 1024
 }
@@ -190,7 +182,9 @@ mod tests {
             .unwrap();
         let tree = Tree::of(id()).unwrap();
         assert!(tree.pids.contains(&child.id()), "{tree:?}");
-        assert!(tree.memory().resident_bytes > Tree::of(child.id()).unwrap().memory().resident_bytes);
+        assert!(
+            tree.memory().resident_bytes > Tree::of(child.id()).unwrap().memory().resident_bytes
+        );
         let before = Tree::of(id()).unwrap().cpu().unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -115,7 +115,11 @@ pub fn measure(job: &Job, requests: u32, stop: &AtomicBool) -> Result<Cost> {
     })
 }
 
-fn stay_on(cores: &[usize]) -> Result<()> {
+/// Keeps the calling thread, and whatever it starts, on these cores.
+///
+/// # Errors
+/// If that is forbidden.
+pub fn stay_on(cores: &[usize]) -> Result<()> {
     let mut mask = CpuSet::new();
     for core in cores {
         mask.set(*core).context("a core beyond the kernel's mask")?;
