@@ -121,11 +121,12 @@ impl Journal {
     pub fn sentence(&self) -> Option<String> {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.path.as_ref().filter(|_| !done.is_empty())?;
-        Some(format!(
-            "{} of its runs are kept in {}: the same command goes on from there",
-            done.len(),
-            path.display()
-        ))
+        let runs = match done.len() {
+            1 => "one of its runs is".into(),
+            some => format!("{some} of its runs are"),
+        };
+        let path = path.display();
+        Some(format!("{runs} kept in {path}: the same command goes on from there"))
     }
 
     /// Forgets everything: the record is whole.
