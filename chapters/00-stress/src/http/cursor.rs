@@ -97,6 +97,14 @@ impl Cursor {
         Some(due)
     }
 
+    /// The next request that was due before `now_ns`, to be left out: the run has ended without it.
+    pub fn leave_out(&mut self, now_ns: u64) -> Option<Due> {
+        let due = self.peek().filter(|due| due.at_ns < now_ns)?;
+        self.count += 1;
+        self.place();
+        Some(due)
+    }
+
     fn place(&mut self) {
         let lines = self.lines as u64;
         let offset = match &mut self.dice {

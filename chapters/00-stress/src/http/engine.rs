@@ -2,7 +2,7 @@
 
 use super::{
     batch::be_patient,
-    cursor::{Cursor, LATE_NS_MAX, share},
+    cursor::{Cursor, Due, LATE_NS_MAX, share},
     desk::{Desk, Tally},
     line::{End, Line},
     plan::Plan,
@@ -241,7 +241,8 @@ impl<'a> Engine<'a> {
 
     fn is_over(&self, now: u64) -> bool {
         let desk = &self.desk;
-        let worked_off = desk.saturate || desk.in_flight + desk.due == 0;
+        let all_sent = self.cursor.as_ref().is_none_or(|cursor| cursor.peek().is_none());
+        let worked_off = desk.saturate || all_sent && desk.in_flight + desk.due == 0;
         self.shared.stop.load(Ordering::Relaxed)
             || now >= desk.end_ns
                 && (worked_off || now >= desk.end_ns.saturating_add(desk.timeout_ns))
@@ -262,19 +263,25 @@ impl<'a> Engine<'a> {
                 return;
             };
             let late_ns = now - due.at_ns;
-            if due.at_ns >= self.desk.window_ns {
-                self.desk.tally.scheduled += 1;
-                self.desk.tally.lateness.saturating_record(late_ns);
-                if late_ns > LATE_NS_MAX {
-                    let row = (Outcome::NotSent, Phase::Open, Errno::UnknownErrno);
-                    self.desk.tally.row(row);
-                    self.desk.tally.not_sent += 1;
-                }
-            }
+            self.noticed(due, now);
             if late_ns <= LATE_NS_MAX {
                 let asked = self.lines[due.line].due(&mut self.desk, due.at_ns, now_ns());
                 self.settle(due.line, asked);
             }
+        }
+    }
+
+    /// Counts a request that is due, and whether it is too late for it.
+    fn noticed(&mut self, due: Due, now: u64) {
+        if due.at_ns < self.desk.window_ns {
+            return;
+        }
+        let (tally, late_ns) = (&mut self.desk.tally, now - due.at_ns);
+        tally.scheduled += 1;
+        tally.lateness.saturating_record(late_ns);
+        if late_ns > LATE_NS_MAX {
+            tally.not_sent += 1;
+            tally.row((Outcome::NotSent, Phase::Open, Errno::UnknownErrno));
         }
     }
 
@@ -339,6 +346,10 @@ impl<'a> Engine<'a> {
 
     fn finish(mut self) -> Result<Seen> {
         let end = Used::now()?;
+        // What was due and not even noticed: the run was stopped, or its patience was very short.
+        while let Some(due) = self.cursor.as_mut().and_then(|it| it.leave_out(end.wall_ns)) {
+            self.noticed(due, end.wall_ns.max(due.at_ns + LATE_NS_MAX + 1));
+        }
         let backlog = self.lines.iter().map(|line| line.backlog() as u64).collect();
         let (window_ns, stopped) = (self.desk.window_ns, self.shared.stop.load(Ordering::Relaxed));
         for line in &mut self.lines {
