@@ -82,6 +82,10 @@ const CHOSEN: [&str; 9] = [
     "cores",
     "reactors",
     "clients",
+    "connections",
+    "idle",
+    "pipeline",
+    "workers",
 ];
 
 /// Gathers what `spec` asks for from our record, and adds the reader's to it if there is one.

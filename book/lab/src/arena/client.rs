@@ -93,6 +93,7 @@ fn measure(duel: &Duel, programs: &Programs, stop: &AtomicBool) -> Result<Row> {
             Ok(Row {
                 experiment: "arena-client".into(),
                 server: duel.generator.into(),
+                family: "load generators".into(),
                 link: "loopback".into(),
                 stall: "none".into(),
                 seed: duel.round,

@@ -87,6 +87,17 @@ impl Contender {
         }
     }
 
+    /// Which kind of waiting it is of, in a few words.
+    pub fn family(&self) -> &'static str {
+        match self.name() {
+            "fork" | "thread-per-connection" => "one for each connection",
+            "iterative" | "prefork" | "thread-pool" => "a fixed number",
+            "io-uring" => "completion",
+            _ if matches!(self, Contender::Model { .. }) => "readiness",
+            _ => "peers",
+        }
+    }
+
     /// Starts it on a free port of 127.0.0.1 and waits until it listens. What it inherits, such as the
     /// cores of the calling thread, it keeps.
     ///

@@ -135,6 +135,7 @@ fn measure_here(job: &Job, programs: &Programs, cores: usize, stop: &AtomicBool)
     };
     let mut row = Row {
         server: job.name.into(),
+        family: job.contender.family().into(),
         link: "loopback".into(),
         stall: if job.drips > 0 { "drip" } else { "none" }.into(),
         stall_percent: round(100.0 * job.drips as f64 / job.connections.max(1) as f64),

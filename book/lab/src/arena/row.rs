@@ -10,6 +10,8 @@ pub struct Row {
     pub experiment: String,
     /// The model or the peer; `…-again` is the baseline at the end of a round.
     pub server: String,
+    /// Which kind of waiting it is of, in a few words.
+    pub family: String,
     /// `loopback`
     pub link: String,
     /// What the stalled clients do: `drip`, or `none`.
