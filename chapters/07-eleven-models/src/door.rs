@@ -57,7 +57,7 @@ impl Door {
                 }
                 Accepted::Again => {}
                 Accepted::NoDescriptor => {
-                    self.pause = Some((now_ms + PAUSE_MS, inside + clients.len()));
+                    self.pause(inside + clients.len(), now_ms);
                     break;
                 }
             }
@@ -75,6 +75,29 @@ impl Door {
     /// edges is not told of them again.
     pub const fn has_more(&self) -> bool {
         self.has_more
+    }
+
+    /// One of those who wait outside, as a socket whose calls wait.
+    ///
+    /// # Errors
+    ///
+    /// When nobody can be accepted ever again.
+    pub fn accept_one(&mut self, inside: usize, now_ms: u64) -> anyhow::Result<Option<OwnedFd>> {
+        let Some(listener) = &self.listener else { return Ok(None) };
+        if inside >= self.connections_max {
+            return Ok(None);
+        }
+        match net::accept(listener, SockFlag::empty())? {
+            Accepted::Client(client) => return Ok(Some(client)),
+            Accepted::Nobody | Accepted::Again => {}
+            Accepted::NoDescriptor => self.pause(inside, now_ms),
+        }
+        Ok(None)
+    }
+
+    /// Nobody is taken in for a while, or until somebody has left.
+    fn pause(&mut self, inside: usize, now_ms: u64) {
+        self.pause = Some((now_ms + PAUSE_MS, inside));
     }
 
     /// Whether the listener is to be watched, with so many inside. To be asked before each wait.

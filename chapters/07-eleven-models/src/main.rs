@@ -4,10 +4,14 @@
 //! crate `http`, to the byte the same for all, and only the waiting is different. Each model is one file
 //! of `models/`.
 
+mod blocking;
+mod children;
 mod clock;
 mod cores;
+mod crowd;
 mod door;
 mod group;
+mod interrupt;
 mod model;
 mod models;
 mod net;

@@ -28,6 +28,8 @@ pub trait Model: Sync {
 pub struct Config {
     /// How many threads or processes serve, in a model that has a fixed number of them.
     pub workers: usize,
+    /// The same for a model whose workers sleep while their client does: more of them than cores.
+    pub pool: usize,
     /// How many connections may wait in the queue of the kernel until they are accepted.
     pub backlog: i32,
     /// How long a request may take, and a connection may say nothing.

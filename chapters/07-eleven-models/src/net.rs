@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use anyhow::{Context, anyhow};
 use http::Unsent;
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{
     self, MsgFlags, SockFlag, SockType, SockaddrLike, SockaddrStorage, getsockname, sockopt,
@@ -18,6 +19,18 @@ use crate::options;
 /// Descriptors that are not connections: the three standard ones, listeners, epoll, signals, and what the
 /// libraries open for a moment.
 const DESCRIPTORS_SPARED: u64 = 16;
+
+/// What a client is told for whom there is no thread, process or worker.
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    Retry-After: 1\r\n\
+    Content-Type: text/plain; charset=utf-8\r\n\
+    Content-Length: 24\r\n\
+    Connection: close\r\n\
+    \r\n\
+    The server is busy now.\n";
+
+/// Of 4 KiB each: what a client has sent before it is refused.
+const DISCARDS_MAX: usize = 16;
 
 /// Raises the number of descriptors to what the administrator allows, and says how many connections that
 /// leaves.
@@ -110,6 +123,33 @@ pub fn accept(listener: &OwnedFd, flags: SockFlag) -> anyhow::Result<Accepted> {
     }
 }
 
+/// Whether accept(2) sleeps until somebody comes, for a process that has nothing else to wait for.
+///
+/// # Errors
+///
+/// None that a kernel is known to give.
+pub fn set_blocking(listener: &OwnedFd, is_blocking: bool) -> anyhow::Result<()> {
+    let flags = if is_blocking { OFlag::empty() } else { OFlag::O_NONBLOCK };
+    fcntl(listener, FcntlArg::F_SETFL(flags)).context("fcntl(F_SETFL)").map(drop)
+}
+
+/// All who have come until now, for a server that stops. There may be no end of those who come meanwhile,
+/// so that these are at most as many as the queue holds.
+pub fn take_queue(listener: &OwnedFd, backlog: i32) -> Vec<OwnedFd> {
+    let mut queue = Vec::new();
+    if set_blocking(listener, false).is_err() {
+        return queue;
+    }
+    for _ in 0..=backlog {
+        match accept(listener, SockFlag::empty()) {
+            Ok(Accepted::Client(client)) => queue.push(client),
+            Ok(Accepted::Again) => {}
+            Ok(Accepted::Nobody | Accepted::NoDescriptor) | Err(_) => break,
+        }
+    }
+    queue
+}
+
 /// Sends what can be sent at once of both slices, in one call.
 pub fn send(socket: RawFd, unsent: &Unsent<'_>) -> nix::Result<usize> {
     if unsent.second.is_empty() {
@@ -117,6 +157,20 @@ pub fn send(socket: RawFd, unsent: &Unsent<'_>) -> nix::Result<usize> {
     }
     let slices = [IoSlice::new(unsent.first), IoSlice::new(unsent.second)];
     socket::sendmsg::<()>(socket, &slices, &[], MsgFlags::MSG_NOSIGNAL, None)
+}
+
+/// Says to `client` that nobody has time for it, without a wait: whoever says it has others to see to. What
+/// the client has sent already is read, up to a bound, so that the close is no reset.
+pub fn refuse(client: &OwnedFd) {
+    let socket = client.as_raw_fd();
+    let _ = socket::send(socket, BUSY, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT);
+    let _ = socket::shutdown(socket, socket::Shutdown::Write);
+    let mut discarded = [0; 4096];
+    for _ in 0..DISCARDS_MAX {
+        if !matches!(socket::recv(socket, &mut discarded, MsgFlags::MSG_DONTWAIT), Ok(1..)) {
+            break;
+        }
+    }
 }
 
 fn refused(call: &str, address: SocketAddr, errno: Errno) -> anyhow::Error {

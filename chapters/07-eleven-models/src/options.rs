@@ -20,6 +20,10 @@ const BACKLOG_MIN: u32 = 1024;
 const BACKLOG_DEFAULT: u32 = 4096;
 const DRAIN_MS_DEFAULT: u32 = 5000;
 
+/// How many workers there are where each of them belongs to one client until that leaves. They wait for
+/// clients, and not for cores.
+const POOL_DEFAULT: usize = 64;
+
 /// What is to be done.
 pub enum Command {
     /// Say how it is used.
@@ -44,7 +48,8 @@ const NUMBERS: [(&str, u32, u32, &str); 7] = [
         "--workers",
         1,
         4096,
-        "threads or processes of a model with a fixed number (default: the cores)",
+        "threads or processes of a model with a fixed number (default: the cores;\n\
+         \x20                        64 of prefork and thread-pool, whose workers sleep most of the time)",
     ),
     ("--backlog", BACKLOG_MIN, i32::MAX as u32, "length of the queue for accept (default 4096)"),
     ("--patience-ms", 1, 3_600_000, "for a whole request, from its first byte (default 6000)"),
@@ -120,6 +125,7 @@ fn config(numbers: [Option<u32>; NUMBERS.len()]) -> Result<Config, String> {
         wanted => wanted.map_or(possible, |it| it as usize),
     };
     Ok(Config {
+        pool: workers.map_or(POOL_DEFAULT, |it| it as usize),
         workers: match workers {
             Some(workers) => workers as usize,
             None => cores::allowed().map_err(|error| format!("{error:#}"))?.len(),

@@ -1,0 +1,116 @@
+//! A thread for each connection: a client waits for nobody but the kernel's scheduler. What it costs is a
+//! stack for each, in the process and in the kernel, and a thread's making and ending for each connection.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::Context;
+use http::OddEven;
+
+use crate::blocking::{self, Desk};
+use crate::clock::Clock;
+use crate::crowd::Crowd;
+use crate::door::Door;
+use crate::model::{Config, Model};
+use crate::net::{self, Sharing};
+use crate::stop::Stop;
+
+/// A thread's stack. It is address space until it is used, and a conversation uses a few pages of it; the
+/// default of 2 MiB is address space for nothing, which a limit on it would make us pay for.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// Each thread has a buffer of its own, and most of them are idle.
+const READ_BYTES: usize = 4 * 1024;
+
+/// A thread for each connection.
+pub struct ThreadPerConnection;
+
+impl Model for ThreadPerConnection {
+    fn name(&self) -> &'static str {
+        "thread-per-connection"
+    }
+
+    fn about(&self) -> &'static str {
+        "a thread for each connection"
+    }
+
+    // ANCHOR: serve
+    fn serve(&self, address: SocketAddr, config: &Config, app: OddEven) -> anyhow::Result<()> {
+        let stop = Stop::new()?;
+        let crowd = Crowd::new(config.connections_max)?;
+        let listener = net::listen(address, config, Sharing::Alone)?;
+        blocking::inherit(&listener, &config.limits)?;
+        net::announce(&listener)?;
+        let door = Door::new(listener, config.connections_max);
+        let mut house = House { door, crowd, clock: Clock::new(), config: config.clone(), app };
+        loop {
+            let is_open = house.door.is_open(house.crowd.inside(), house.clock.now_ms());
+            let listener = house.door.listener().context("the door is open until the end")?;
+            let watched =
+                [(stop.as_fd(), true), (house.crowd.room(), true), (listener.as_fd(), is_open)];
+            let ready = blocking::ready(watched, &house.clock, house.door.wake_at_ms())?;
+            let [is_asked_to_stop, is_room, has_come] = ready;
+            if is_room {
+                house.crowd.note_room();
+            }
+            if has_come {
+                house.take_in()?;
+            }
+            if is_asked_to_stop && stop.heed()? {
+                house.take_in_queue(config.backlog)?;
+                house.door.close();
+                house.crowd.stop(config.drain_ms);
+                return Ok(()); // Whoever is left ends with the process.
+            }
+        }
+    }
+    // ANCHOR_END: serve
+}
+
+/// What the first thread knows.
+struct House {
+    door: Door,
+    crowd: Arc<Crowd>,
+    clock: Clock,
+    config: Config,
+    app: OddEven,
+}
+
+impl House {
+    // ANCHOR: accept
+    /// The next one who waits outside. Whether there was anybody, and room for them.
+    fn take_in(&mut self) -> anyhow::Result<bool> {
+        let now_ms = self.clock.now_ms();
+        let Some(client) = self.door.accept_one(self.crowd.inside(), now_ms)? else {
+            return Ok(false);
+        };
+        // Both have it: without a thread it is ours to refuse. The last one to let go closes it.
+        let client = Arc::new(client);
+        let (mut place, theirs) = (self.crowd.place(), Arc::clone(&client));
+        let (config, app) = (self.config.clone(), self.app);
+        let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+            place.take();
+            let mut desk = Desk::new(&config, app, READ_BYTES);
+            blocking::converse(&theirs, &mut desk, || {});
+        });
+        if thread.is_err() {
+            // No thread for this one. It is told so at once, as is the next: nobody waits for what may never
+            // come, and since each turn takes a client from the queue, this is no spin.
+            net::refuse(&client);
+        }
+        Ok(true)
+    }
+
+    /// All who have come until now. There may be no end of those who come meanwhile, so that it ends after
+    /// as many as the queue holds.
+    fn take_in_queue(&mut self, backlog: i32) -> anyhow::Result<()> {
+        let mut taken = 0;
+        while taken <= backlog && self.take_in()? {
+            taken += 1;
+        }
+        Ok(())
+    }
+    // ANCHOR_END: accept
+}
