@@ -70,7 +70,8 @@ impl Model for ThreadPool {
                 queue.push(client, now_ms);
             }
             if is_asked_to_stop && stop.heed()? {
-                for client in net::take_queue(listener, config.backlog) {
+                let last = door.listener().map(|it| net::take_queue(it, config.backlog));
+                for client in last.unwrap_or_default() {
                     match queue.look().inside < config.connections_max {
                         true => queue.push(client, now_ms),
                         false => net::refuse(&client),
