@@ -41,7 +41,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Head<'_>>, Refusal> {
     if let [b'\n', ..] | [b'\r', b'\n', ..] = bytes {
         return Err(Refusal::bad("Before a request line there is one empty line at most.\n"));
     }
-    let bounded = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+    let bounded = bounded(bytes);
     let mut fields = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(bounded, &mut fields) {
@@ -61,10 +61,22 @@ pub(crate) fn asks_for_head_only(bytes: &[u8]) -> bool {
     bytes.starts_with(b"HEAD ")
 }
 
-/// The limits, for a head that has not ended.
+/// As much of `bytes` as may be a head: what is beyond a limit must not change the answer, since it may
+/// come later, or not at all.
+fn bounded(bytes: &[u8]) -> &[u8] {
+    if is_line_too_long(bytes) {
+        return &bytes[..REQUEST_LINE_BYTES_MAX];
+    }
+    &bytes[..bytes.len().min(HEAD_BYTES_MAX)]
+}
+
+fn is_line_too_long(bytes: &[u8]) -> bool {
+    bytes.get(..REQUEST_LINE_BYTES_MAX).is_some_and(|line| !line.contains(&b'\n'))
+}
+
+/// The limits, for a head that has not ended within them.
 fn too_long(bytes: &[u8]) -> Option<Refusal> {
-    let line = &bytes[..bytes.len().min(REQUEST_LINE_BYTES_MAX)];
-    if line.len() == REQUEST_LINE_BYTES_MAX && !line.contains(&b'\n') {
+    if is_line_too_long(bytes) {
         return Some(Refusal {
             status: Status::UriTooLong,
             why: "A request line may have 8,000 bytes at most.\n",
@@ -75,13 +87,13 @@ fn too_long(bytes: &[u8]) -> Option<Refusal> {
 
 /// A version that is neither HTTP/1.0 nor HTTP/1.1, or no version at all: the whole line decides.
 fn other_version(bytes: &[u8]) -> Result<Option<Head<'_>>, Refusal> {
-    let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
+    let Some(end) = bounded(bytes).iter().position(|&byte| byte == b'\n') else {
         return too_long(bytes).map_or(Ok(None), Err);
     };
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
-    let version = line.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
-    match version {
-        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+    let mut words = line.split(|&byte| byte == b' ').skip(2);
+    match (words.next().unwrap_or_default(), words.next()) {
+        ([b'H', b'T', b'T', b'P', b'/', major, b'.', minor], None)
             if major.is_ascii_digit() && minor.is_ascii_digit() =>
         {
             Err(Refusal {
