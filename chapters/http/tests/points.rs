@@ -4,8 +4,8 @@ mod common;
 
 use common::{Said, Talk, split};
 use http::{
-    Answer, App, BODY_BYTES_MAX, BYTES_MAX, Connection, Content, Core, Limits, OddEven, Reply,
-    Request, Status, Wants,
+    Answer, App, BODY_BYTES_MAX, BYTES_MAX, Connection, Content, Core, Limits, Reply, Request,
+    Status, Wants,
 };
 
 fn answers(bytes: &[u8]) -> Vec<Said> {

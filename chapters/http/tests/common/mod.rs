@@ -1,6 +1,8 @@
 //! What the tests of the core share: the corpus, a server that does nothing but talk, and a client that
 //! takes the answers apart.
-#![allow(dead_code, reason = "each test uses a part of this")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of this, and may panic")]
+
+pub mod oracle;
 
 use std::path::Path;
 
