@@ -30,12 +30,12 @@ use io_uring::{IoUring, Probe, cqueue, opcode};
 use nix::errno::Errno;
 
 /// How many operations are handed in with one call at most, and how many completions have room.
-const ENTRIES: u32 = 1024;
-const COMPLETIONS: u32 = 4096;
+const ENTRIES: u32 = 256;
+const COMPLETIONS: u32 = 2048;
 
 /// The buffers that are lent to the kernel: so many, and of that size. Ten thousand clients share them,
 /// since the kernel takes one when there is something to put into it and not before.
-const BUFFERS: u16 = 256;
+const BUFFERS: u16 = 128;
 const BUFFER_BYTES: usize = 2048;
 
 /// The number of the one group of buffers that we have.
@@ -326,14 +326,10 @@ impl Ring {
         self.ask(opcode::FixedFdInstall::new(Fixed(file), 0).build(), What::Installed, token);
     }
 
-    /// Ends everything that is under way on a socket. Each operation then completes, with ECANCELED.
-    pub fn cancel(&mut self, file: u32) {
-        self.silent(opcode::AsyncCancel2::new(CancelBuilder::fd(Fixed(file)).all()).build());
-    }
-
-    /// Ends the receive of `token` alone.
-    pub fn cancel_receive(&mut self, token: u64) {
-        let it = CancelBuilder::user_data(token | (What::Received as u64) << WHAT_SHIFT);
+    /// Ends the operation of that kind and token: it then completes with ECANCELED, unless it is over. (To
+    /// end all that is under way on a socket, the kernel looks through all that is under way in the ring.)
+    pub fn cancel(&mut self, what: What, token: u64) {
+        let it = CancelBuilder::user_data(token | (what as u64) << WHAT_SHIFT);
         self.silent(opcode::AsyncCancel2::new(it).build());
     }
 
@@ -379,25 +375,26 @@ impl Message {
 /// Buffers that are lent to the kernel. The crate has the structures and the registration, and leaves the
 /// queue, its tail and the memory to us.
 struct Buffers {
-    /// The queue, and behind it the buffers themselves. Never freed: a receive that is under way when the
-    /// ring goes may still write into it.
+    queue: *mut BufRingEntry,
+    /// The buffers themselves. Neither is ever freed: a receive that is under way when the ring goes may
+    /// still write into it.
     memory: *mut u8,
     tail: u16,
 }
 
 impl Buffers {
-    const QUEUE_BYTES: usize = BUFFERS as usize * size_of::<BufRingEntry>();
-
     fn new(ring: &IoUring) -> anyhow::Result<Buffers> {
-        let bytes = Buffers::QUEUE_BYTES + usize::from(BUFFERS) * BUFFER_BYTES;
-        let layout = Layout::from_size_align(bytes, PAGE_BYTES).context("the buffers' memory")?;
+        let bytes = usize::from(BUFFERS) * size_of::<BufRingEntry>();
+        let layout = Layout::from_size_align(bytes, PAGE_BYTES).context("the buffers' queue")?;
         // SAFETY: there is at least one buffer, so that the size is not zero.
-        let memory = unsafe { alloc::alloc_zeroed(layout) };
-        ensure!(!memory.is_null(), "no memory for {BUFFERS} buffers");
+        let queue = unsafe { alloc::alloc_zeroed(layout) }.cast::<BufRingEntry>();
+        ensure!(!queue.is_null(), "no memory for the queue of {BUFFERS} buffers");
+        // Zeroes that nobody has written: a page of them is no memory yet.
+        let memory = Box::leak(vec![0; usize::from(BUFFERS) * BUFFER_BYTES].into_boxed_slice());
         // SAFETY: the memory has room for so many entries and is never freed.
-        unsafe { ring.submitter().register_buf_ring_with_flags(memory as u64, BUFFERS, GROUP, 0) }
+        unsafe { ring.submitter().register_buf_ring_with_flags(queue as u64, BUFFERS, GROUP, 0) }
             .map_err(|error| refused("io_uring_register(PBUF_RING)", &error))?;
-        let mut buffers = Buffers { memory, tail: 0 };
+        let mut buffers = Buffers { queue, memory: memory.as_mut_ptr(), tail: 0 };
         (0..BUFFERS).for_each(|number| buffers.lend(number));
         buffers.publish();
         Ok(buffers)
@@ -405,9 +402,8 @@ impl Buffers {
 
     /// Puts a buffer into the queue, first or again. The kernel does not see it before `publish`.
     fn lend(&mut self, number: u16) {
-        let base = self.memory.cast::<BufRingEntry>();
         // SAFETY: within the memory, since the remainder is less than there are entries.
-        let entry = unsafe { base.add(usize::from(self.tail % BUFFERS)) };
+        let entry = unsafe { self.queue.add(usize::from(self.tail % BUFFERS)) };
         // SAFETY: aligned, and zeroes are an entry. The kernel reads none but those before the tail, and
         // since there are as many as buffers, and this one is not lent, this is none of them. It never
         // writes to one, and the setters below leave out the two bytes that are the tail.
@@ -420,9 +416,8 @@ impl Buffers {
 
     /// Shows the kernel what was lent.
     fn publish(&self) {
-        let base = self.memory.cast::<BufRingEntry>();
         // SAFETY: it is the first entry of the ring.
-        let tail = unsafe { BufRingEntry::tail(base) };
+        let tail = unsafe { BufRingEntry::tail(self.queue) };
         // SAFETY: aligned, within the memory, and from here on no reference to the first entry is used.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
         // Release: pairs with the acquire by which the kernel reads the tail when it takes a buffer.
@@ -439,7 +434,7 @@ impl Buffers {
     }
 
     fn at(&self, number: u16) -> *mut u8 {
-        self.memory.wrapping_add(Buffers::QUEUE_BYTES + usize::from(number) * BUFFER_BYTES)
+        self.memory.wrapping_add(usize::from(number) * BUFFER_BYTES)
     }
 }
 // ANCHOR_END: buffers

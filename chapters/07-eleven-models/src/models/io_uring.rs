@@ -2,7 +2,7 @@
 //! when they are done. One system call hands in the answers of a turn and brings the requests of the next.
 //!
 //! One accept brings all clients, and one receive each brings all that a client says, into buffers that the
-//! ring has a few hundred of for all of them. A ring for each core, as in chapter 06; the loop is this
+//! ring has a hundred of for all of them. A ring for each core, as in chapter 06; the loop is this
 //! file, and what is unsafe about a ring is `uring.rs`.
 //!
 //! Simplified: what is not there yet on a kernel before Linux 6.8 is not done in another way, but said.
@@ -299,7 +299,7 @@ impl House {
         } else if guest.kept as usize > KEPT_MAX && guest.is_receiving && !guest.is_cancelled {
             // It asks on and on and does not take its answers. What it sends now stays in its socket.
             guest.is_cancelled = true;
-            self.ring.cancel_receive(client);
+            self.ring.cancel(What::Received, client);
         }
         self.timers.set(slots::slot(client), guest.connection.deadline_ms());
     }
@@ -322,8 +322,11 @@ impl House {
     fn leave(&mut self, client: u64) {
         let Some(guest) = self.clients.get_mut(client) else { return };
         if guest.is_receiving || guest.is_sending || guest.is_installing {
-            if !guest.is_leaving {
-                self.ring.cancel(guest.file);
+            if guest.is_receiving && !guest.is_leaving {
+                self.ring.cancel(What::Received, client);
+            }
+            if guest.is_sending && !guest.is_leaving {
+                self.ring.cancel(What::Sent, client);
             }
             (guest.is_over, guest.is_leaving) = (true, true);
             return;
