@@ -44,8 +44,8 @@ const FAILURES_MAX: u32 = 16;
 /// How much of a client is kept while its answers are not taken. Then nothing is received from it.
 const KEPT_MAX: usize = 16 * 1024;
 
-/// One wait of a ring brings the work of so many clients at least (Linux 6.14: 20).
-const CLIENTS_A_LOOK: usize = 16;
+/// How long a stop looks at most for requests that have arrived already.
+const LOOK_MS: u64 = 100;
 
 /// A ring for each core, and in it everything that is done.
 pub struct IoUring;
@@ -122,8 +122,8 @@ struct House {
     core: Core<OddEven>,
     /// How many sends the next wait hands in.
     sends: usize,
-    /// The server stops, and so many waits look first for what has come already.
-    looks: usize,
+    /// The server stops, and looks first for what has come already, at most until then.
+    looks_until_ms: Option<u64>,
 }
 
 /// A client: its place in the ring's table, and what is under way for it.
@@ -175,14 +175,16 @@ impl House {
         while ends_at_ms.is_none_or(|it| now_ms < it) && !self.is_left() {
             let wake_at = [self.timers.next_ms(), self.door.wake_at_ms(), ends_at_ms];
             let completions = self.company(config);
-            let timeout = match self.looks {
-                0 => wake_at.into_iter().flatten().min().map(|it| clock.until(it)),
-                _ => Some(Duration::ZERO),
+            let timeout = match self.looks_until_ms {
+                None => wake_at.into_iter().flatten().min().map(|it| clock.until(it)),
+                Some(_) => Some(Duration::ZERO),
             };
             self.ring.enter(Wait { completions, company_us: config.batch_wait_us, timeout })?;
             now_ms = clock.now_ms();
             self.core.clock(clock::unix_seconds());
+            let mut is_quiet = true;
             while let Some(done) = self.ring.completed() {
+                is_quiet = false;
                 match done.what {
                     What::Accepted => self.take_in(&done, now_ms)?,
                     What::Received => self.received(&done, now_ms),
@@ -190,14 +192,14 @@ impl House {
                     What::Installed => self.shut(done),
                     What::Readable if bell.has_rung()? => {
                         ends_at_ms = Some(now_ms + config.drain_ms);
-                        self.close(config.backlog);
+                        self.close(config.backlog, now_ms);
                     }
                     What::Readable => self.listen_to(bell),
                     What::Silent => {}
                 }
             }
             self.expire(now_ms);
-            self.look(now_ms);
+            self.look(is_quiet, now_ms);
             self.watch_door(now_ms);
             if self.ring.overflows > 0 && !is_told {
                 is_told = true;
@@ -220,7 +222,7 @@ impl House {
             timers: Timers::new(),
             core: Core::new(config.limits, app),
             sends: 0,
-            looks: 0,
+            looks_until_ms: None,
         })
     }
 
@@ -393,7 +395,7 @@ impl House {
         door.failures = 0;
         if let Some(last) = &mut door.last {
             *last = last.saturating_sub(1);
-            self.looks = self.looks.max(2);
+            self.looks_until_ms = Some(now_ms + LOOK_MS);
         }
         let connection = Connection::new(&self.core, now_ms);
         let client = self.clients.insert(Guest::new(connection, file));
@@ -456,27 +458,24 @@ impl House {
     // ANCHOR: stop
     /// The server stops: nobody is waited for any more, and who is in the queue is taken in, as soon as
     /// there is room, but not more than it holds: there may be no end of those who come after them.
-    fn close(&mut self, backlog: i32) {
+    fn close(&mut self, backlog: i32, now_ms: u64) {
         self.core.stop();
-        self.looks = self.clients.len() / CLIENTS_A_LOOK + 2;
+        self.looks_until_ms = Some(now_ms + LOOK_MS);
         let Some(listener) = &self.door.listener else { return };
         self.door.last = Some(usize::try_from(backlog).unwrap_or(0).saturating_add(1));
         self.ring.cancel_accepts(listener.as_fd());
     }
 
     /// After a stop: who is idle goes. A request that has arrived is in flight, though it was not looked
-    /// at yet, so that this is done when a few waits have brought what was there.
-    fn look(&mut self, now_ms: u64) {
-        if self.looks == 0 {
+    /// at yet, so that this is done after a wait that brought nothing, or when there is no end of them.
+    fn look(&mut self, is_quiet: bool, now_ms: u64) {
+        if self.looks_until_ms.take_if(|it| is_quiet || *it <= now_ms).is_none() {
             return;
         }
-        self.looks -= 1;
-        if self.looks == 0 {
-            for client in self.clients.tokens() {
-                let Some(guest) = self.clients.get_mut(client) else { continue };
-                guest.connection.drain(&mut self.core, now_ms);
-                self.attend(client);
-            }
+        for client in self.clients.tokens() {
+            let Some(guest) = self.clients.get_mut(client) else { continue };
+            guest.connection.drain(&mut self.core, now_ms);
+            self.attend(client);
         }
     }
 
