@@ -2,11 +2,27 @@
 //!
 //! A client is cheaper than its server. On one core with it, the scheduler owes the client time, and lets it
 //! interrupt the server after each answer: both then work in batches of one or two, and pay a context
-//! switch for each. A batch thread waits until the server has nothing left to do. A schedule has moments to
-//! keep, and its threads stay as they are.
+//! switch for each. A batch thread waits until the server has nothing left to do.
+//!
+//! On a core of its own a batch thread would wait for whoever else works there, and a schedule has moments
+//! to keep: such threads stay as they are.
 #![expect(unsafe_code, reason = "nix has no sched_setscheduler")]
 
-use nix::errno::Errno;
+use super::plan::{Pace, Plan};
+use nix::{
+    errno::Errno,
+    sched::{CpuSet, sched_getaffinity},
+    unistd::Pid,
+};
+
+/// Whether the client saturates and is pinned to the one CPU to which the server's process is pinned too.
+pub(crate) fn shares_core(plan: &Plan) -> bool {
+    let (Some(cpu), Some(pid), Pace::Saturate) = (plan.cpu, plan.server_pid, plan.pace) else {
+        return false;
+    };
+    let Ok(server) = sched_getaffinity(Pid::from_raw(pid)) else { return false };
+    (0..CpuSet::count()).all(|other| server.is_set(other) == Ok(other == cpu))
+}
 
 /// Makes the calling thread one of `SCHED_BATCH`, which any process may do.
 ///

@@ -1,7 +1,7 @@
 //! The engine: one thread, one epoll, one timer, and its share of the connections.
 
 use super::{
-    batch::be_patient,
+    batch::{be_patient, shares_core},
     cursor::{Cursor, Due, LATE_NS_MAX, share},
     desk::{Desk, Tally},
     line::{End, Line},
@@ -81,7 +81,7 @@ pub(crate) struct Seen {
     pub backlog: Vec<u64>,
     pub backlog_at_half: u64,
     pub never_sent: u64,
-    /// It saturates, and the kernel would not make it a batch thread.
+    /// It saturates on the server's core, and the kernel would not make it a batch thread.
     pub hurries: bool,
     pub begin: Used,
     pub end: Used,
@@ -168,7 +168,7 @@ impl<'a> Engine<'a> {
 
     fn prepare(&mut self) -> Result<()> {
         set_timerslack(1).context("prctl(PR_SET_TIMERSLACK)")?;
-        self.hurries = self.desk.saturate && be_patient().is_err();
+        self.hurries = shares_core(self.shared.plan) && be_patient().is_err();
         if let Some(cpu) = self.shared.plan.cpu {
             let mut set = CpuSet::new();
             set.set(cpu).with_context(|| format!("--cpu {cpu}: no machine has so many CPUs"))?;

@@ -34,7 +34,8 @@ pub struct Plan {
     pub timeout: Duration,
     /// Threads of the engine, each with its share of the connections.
     pub threads: usize,
-    /// The CPU to which all of them are pinned.
+    /// The CPU to which all of them are pinned. If they saturate a server that is pinned to the same CPU alone
+    /// (as `server_pid` shows), they are batch threads (`SCHED_BATCH`), and do not interrupt it.
     pub cpu: Option<usize>,
     /// The process whose CPU time is to be read before and after.
     pub server_pid: Option<i32>,
