@@ -296,7 +296,9 @@ mod checks {
         let mut table = TABLE;
         let at = verdicts::columns().position(|it| it.name == column).expect("a column");
         let row = table.iter_mut().find(|it| it.name == row).expect("a row");
-        row.cells[at] = cell;
+        let mut cells = row.cells.to_vec();
+        cells[at] = cell;
+        row.cells = cells.leak();
         table
     }
 
@@ -304,7 +306,9 @@ mod checks {
     fn a_chapter_that_mends_nothing_is_told() {
         let mut table = TABLE;
         for row in &mut table {
-            row.cells[1] = row.cells[0]; // Chapter 02 is chapter 01 again.
+            let mut cells = row.cells.to_vec();
+            cells[1] = cells[0]; // Chapter 02 is chapter 01 again.
+            row.cells = cells.leak();
         }
         let expected = "ch02 mends nothing that ch01 breaks: what is it there for?";
         assert_eq!(mends_nothing(&table), [expected]);

@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn every_verdict_has_words_of_its_own() {
         for row in &verdicts::TABLE {
-            for verdict in row.cells {
+            for &verdict in row.cells {
                 let words = verdict.to_string();
                 let words = words.trim_start_matches("fails: ");
                 assert_eq!(Verdict::in_words(words), Some(verdict));

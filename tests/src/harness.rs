@@ -9,6 +9,8 @@
 //! * `EXPECT=ch04` holds the server to the column of chapter 04: the failing test that it turns green;
 //! * `SERVER=path/to/program` puts any program in the chapter's place.
 
+mod models;
+
 use std::env;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,8 @@ use crate::exercise::{self, Asked, Met};
 use crate::probes::{self, Observation, Trouble};
 use crate::server::Unstarted;
 use crate::verdicts::{self, Row, Symptom, TABLE, Verdict};
+
+pub use models::models;
 
 /// How many rows run at once. They sleep most of the time, and each has servers of its own.
 const ROWS_AT_ONCE: usize = 9;

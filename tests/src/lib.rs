@@ -10,7 +10,9 @@ pub mod exercise;
 pub mod harness;
 pub mod inject;
 pub mod microscope;
+pub mod http;
 pub mod probes;
+pub mod processes;
 pub mod server;
 mod sock_diag;
 #[expect(unsafe_code, reason = "system calls that neither std nor nix makes")]

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nix::errno::Errno;
 
-use crate::sock_diag;
+use crate::{processes, sock_diag};
 
 /// What a server is doing at one moment.
 #[derive(Clone, Debug)]
@@ -68,16 +68,24 @@ pub enum Object {
 
 /// Looks at process `pid`, which listens on `port`.
 pub fn look(pid: u32, port: u16) -> View {
+    look_at(&[pid], port)
+}
+
+/// Looks at a process and its children, `pids`, that listen on `port`.
+pub fn look_at(pids: &[u32], port: u16) -> View {
     // The threads first: they are what changes.
-    let calls: Vec<_> = threads(pid)
-        .into_iter()
-        .map(|id| (id, fs::read_to_string(format!("/proc/{pid}/task/{id}/syscall"))))
+    let calls: Vec<_> = pids
+        .iter()
+        .flat_map(|&pid| processes::tasks(pid).into_iter().map(move |id| (pid, id)))
+        .map(|(pid, id)| {
+            (pid, id, fs::read_to_string(format!("/proc/{pid}/task/{id}/syscall")))
+        })
         .collect();
-    let sockets = sockets(pid, port);
+    let sockets = sockets(pids.first().copied().unwrap_or(0), port);
     let mut refused = None;
     let threads = calls
         .into_iter()
-        .map(|(id, call)| {
+        .map(|(pid, id, call)| {
             let does = match call {
                 Ok(text) => interpret(&text, |descriptor| object(pid, descriptor, &sockets)),
                 Err(error) => {
@@ -91,11 +99,13 @@ pub fn look(pid: u32, port: u16) -> View {
             Thread { id, does }
         })
         .collect();
-    let listener = sockets.iter().find(|it| it.state == LISTEN && it.local.port() == port);
+    // Where several share the port, each has a queue of its own.
+    let listeners = sockets.iter().filter(|it| it.state == LISTEN && it.local.port() == port);
+    let queue_length = listeners.map(|it| it.receive_queue).reduce(|a, b| a + b);
     let unaccepted =
         |it: &&Socket| it.state == ESTABLISHED && it.inode == 0 && it.local.port() == port;
     let waiting = sockets.iter().filter(unaccepted).map(|it| it.peer).collect();
-    View { threads, queue_length: listener.map(|it| it.receive_queue), waiting, refused }
+    View { threads, queue_length, waiting, refused }
 }
 
 /// Whether the server on `port` of process `pid` has accepted the client at `client`, and taken in all
@@ -120,7 +130,7 @@ impl View {
             None => format!("the client at {address}"),
         };
         let mut sentence = String::new();
-        for (at, thread) in self.threads.iter().enumerate() {
+        for (at, thread) in self.threads.iter().take(THREADS_TOLD).enumerate() {
             let separator = if at == 0 { "" } else { ", " };
             let _ = write!(sentence, "{separator}thread {} (task {}) ", at + 1, thread.id);
             let _ = match &thread.does {
@@ -138,6 +148,7 @@ impl View {
                 Does::Sleeps { call, on: Object::Other } => write!(sentence, "sleeps in {call}"),
             };
         }
+        sentence += &self.others();
         let named: Vec<&str> =
             names.iter().filter(|it| self.waiting.contains(&it.1)).map(|it| it.0).collect();
         match (&named[..], self.queue_length) {
@@ -159,7 +170,27 @@ impl View {
         }
         sentence
     }
+
+    /// The threads after the first few, by what they do: `, and 60 more sleep in recvfrom`.
+    fn others(&self) -> String {
+        let mut kinds: Vec<(String, usize)> = Vec::new();
+        for thread in self.threads.iter().skip(THREADS_TOLD) {
+            let does = match &thread.does {
+                Does::Runs => "run".to_owned(),
+                Does::Hidden => "cannot be seen".to_owned(),
+                Does::Sleeps { call, .. } => format!("sleep in {call}"),
+            };
+            match kinds.iter_mut().find(|it| it.0 == does) {
+                Some((_, count)) => *count += 1,
+                None => kinds.push((does, 1)),
+            }
+        }
+        kinds.iter().map(|(does, count)| format!(", and {count} more {does}")).collect()
+    }
 }
+
+/// How many threads are told one by one.
+const THREADS_TOLD: usize = 4;
 
 /// One end of a connection, or a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,14 +208,6 @@ pub(crate) struct Socket {
 /// States of a TCP socket as /proc writes them: `include/net/tcp_states.h`.
 const ESTABLISHED: u8 = 0x01;
 const LISTEN: u8 = 0x0A;
-
-fn threads(pid: u32) -> Vec<u32> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let mut ids: Vec<u32> =
-        tasks.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok()).collect();
-    ids.sort_unstable();
-    ids
-}
 
 /// The sockets that concern `port`: by sock_diag, or where that is not answered, from /proc.
 fn sockets(pid: u32, port: u16) -> Vec<Socket> {

@@ -10,6 +10,7 @@
 mod answers;
 mod calls;
 mod errors;
+pub mod http;
 mod reactors;
 mod resources;
 mod stalls;
@@ -102,7 +103,12 @@ pub fn run(row: &str, exe: &Path) -> Outcome {
     let Some((_, probe)) = PROBES.iter().find(|it| it.0 == row) else {
         return Err(Trouble::Broken(anyhow::anyhow!("no probe is called {row:?}")));
     };
-    match on_a_steady_machine(|| probe(exe)) {
+    judged(|| probe(exe))
+}
+
+/// What `probe` finds on a machine that does not stand still meanwhile.
+fn judged(probe: impl Fn() -> Outcome) -> Outcome {
+    match on_a_steady_machine(probe) {
         // Wherever a probe meets a server that has ended, this is what it has found.
         Err(Trouble::Broken(error)) if error.is::<Ended>() => {
             fails(Symptom::Died, format!("{error:#}."))

@@ -1,6 +1,7 @@
 //! Runs a server on a port that the kernel picks, and is its clients.
 //!
-//! A server is a direct child of the test, so that /proc tells us what it does without root.
+//! A server is a direct child of the test, so that /proc tells us what it does without root. Where it has
+//! children of its own, what it uses is counted with theirs, and they end with it.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -22,16 +23,39 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, setsockopt, socket,
     sockopt,
 };
-use nix::unistd::{Pid, SysconfVar, sysconf};
+use nix::unistd::Pid;
 
 use crate::inject::{Injection, Injector};
-use crate::sys;
+use crate::microscope::{self, View};
+use crate::{processes, sys};
 
 /// How long a server may take to say where it listens.
 const START: Duration = Duration::from_secs(10);
 
 /// How much of what a server writes on stderr is kept.
 const STDERR_LINES_KEPT: usize = 100;
+
+/// A program and the arguments that make it a server of a certain kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    exe: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl Program {
+    /// The program `exe`, always to be run with `arguments`.
+    pub fn new(exe: &Path, arguments: &[&str]) -> Program {
+        Program { exe: exe.into(), arguments: arguments.iter().map(|&it| it.into()).collect() }
+    }
+
+    /// The same with further arguments.
+    #[must_use]
+    pub fn with(&self, arguments: &[&str]) -> Program {
+        let mut program = self.clone();
+        program.arguments.extend(arguments.iter().map(|&it| it.to_owned()));
+        program
+    }
+}
 
 /// A running server; killed on drop.
 ///
@@ -100,6 +124,41 @@ impl Server {
     /// As [`Server::start`].
     pub fn start_at(exe: &Path, address: &str) -> anyhow::Result<Server> {
         Server::run(exe, &[address.as_ref()], None)
+    }
+
+    /// Starts `program` on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::start`].
+    pub fn start_program(program: &Program) -> anyhow::Result<Server> {
+        Server::start_program_at(program, "127.0.0.1:0")
+    }
+
+    /// Starts `program` with `address` as one more argument.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::start`].
+    pub fn start_program_at(program: &Program, address: &str) -> anyhow::Result<Server> {
+        Server::launch(program, address, None, None)
+    }
+
+    /// Starts `program`; some of its system calls do not do what it expects, if there is an
+    /// `injection`, and it may open the numbers below `descriptors` only, if that is given.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::start`], and where the kernel refuses the filter.
+    pub fn launch(
+        program: &Program,
+        address: &str,
+        injection: Option<Injection>,
+        descriptors: Option<u64>,
+    ) -> anyhow::Result<Server> {
+        let arguments: Vec<&OsStr> =
+            program.arguments.iter().map(OsStr::new).chain([address.as_ref()]).collect();
+        Server::run_limited(&program.exe, &arguments, injection, descriptors)
     }
 
     /// Starts `exe`, some of whose system calls do not do what it expects.
@@ -246,10 +305,9 @@ impl Server {
         Ok(())
     }
 
-    /// Whether it has ended and we have not asked how: the third field of `/proc/PID/stat`.
+    /// Whether it has ended and we have not asked how.
     fn is_zombie(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
-        stat.rsplit_once(')').is_none_or(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
+        processes::state(self.pid()).is_none_or(|it| matches!(it, 'Z' | 'X'))
     }
 
     /// Waits until it has ended, at most `within`.
@@ -280,34 +338,52 @@ impl Server {
             .with_context(|| format!("kill({}, {signal})", self.pid()))
     }
 
-    /// Stops it, and waits until it has stopped: `kill` returns before that. SIGCONT lets it go on.
+    /// Stops it and its children, and waits until they have stopped: `kill` returns before that.
+    /// SIGCONT lets it go on, and [`Server::resume`] it and its children.
     ///
     /// # Errors
     ///
     /// Those of `kill(2)`, and when it does not stop.
     pub fn stop(&self) -> anyhow::Result<()> {
-        self.signal(Signal::SIGSTOP)?;
         let deadline = Instant::now() + START;
-        while !self.all_stopped()? {
+        loop {
+            // The children again each time: it may have had another one until it stopped.
+            let family = self.processes();
+            if family.iter().all(|&it| processes::is_stopped(it)) {
+                return Ok(());
+            }
+            self.signal(Signal::SIGSTOP)?;
+            for &child in &family[1..] {
+                let _ = kill(Pid::from_raw(child.cast_signed()), Signal::SIGSTOP);
+            }
             if Instant::now() > deadline {
                 self.must_run()?;
                 bail!("{} did not stop", self.exe.display());
             }
             thread::sleep(Duration::from_millis(1));
         }
-        Ok(())
     }
 
-    fn all_stopped(&self) -> anyhow::Result<bool> {
-        let path = format!("/proc/{}/task", self.pid());
-        for task in fs::read_dir(&path).with_context(|| path.clone())? {
-            // A thread may end meanwhile.
-            let Ok(stat) = fs::read_to_string(task?.path().join("stat")) else { continue };
-            if !stat.rsplit_once(')').is_some_and(|it| it.1.trim_start().starts_with('T')) {
-                return Ok(false);
-            }
+    /// Lets it and its children go on after [`Server::stop`].
+    ///
+    /// # Errors
+    ///
+    /// Those of `kill(2)`.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        for &child in &self.processes()[1..] {
+            let _ = kill(Pid::from_raw(child.cast_signed()), Signal::SIGCONT);
         }
-        Ok(true)
+        self.signal(Signal::SIGCONT)
+    }
+
+    /// Its process, and then its children and theirs.
+    pub fn processes(&self) -> Vec<u32> {
+        processes::family(self.pid())
+    }
+
+    /// What it and its children do at this moment.
+    pub fn look(&self) -> View {
+        microscope::look_at(&self.processes(), self.address.port())
     }
 
     /// Limits its open descriptors to the numbers below `descriptors`.
@@ -354,28 +430,28 @@ impl Server {
     }
 
     fn count(&self, folder: &str) -> anyhow::Result<usize> {
-        let path = format!("/proc/{}/{folder}", self.pid());
+        self.sum(|pid| processes::count(pid, folder))
+    }
+
+    /// What `measure` says of its process and of each of its children, in all.
+    fn sum<T: std::iter::Sum>(&self, measure: impl Fn(u32) -> Option<T>) -> anyhow::Result<T> {
         if self.is_zombie() {
             self.must_run()?;
         }
-        Ok(fs::read_dir(&path).with_context(|| path.clone())?.count())
+        Ok(self.processes().into_iter().filter_map(measure).sum())
     }
 
-    /// Its resident memory in bytes.
+    /// Its resident memory in bytes; with children, what all of them use together, in which a page that they
+    /// share counts once.
     ///
     /// # Errors
     ///
     /// When it has ended.
     pub fn resident_bytes(&self) -> anyhow::Result<usize> {
-        let path = format!("/proc/{}/statm", self.pid());
-        if self.is_zombie() {
-            self.must_run()?;
+        match self.processes().len() {
+            1 => self.sum(processes::resident_bytes),
+            _ => self.sum(processes::proportional_bytes),
         }
-        let text = fs::read_to_string(&path).with_context(|| path.clone())?;
-        let pages: usize =
-            text.split_whitespace().nth(1).and_then(|it| it.parse().ok()).context(path)?;
-        let page = sysconf(SysconfVar::PAGE_SIZE).context("sysconf")?.context("a page size")?;
-        Ok(pages * usize::try_from(page)?)
     }
 
     /// The CPU time that it has used, of all its threads, in steps of a clock tick (10 ms).
@@ -384,18 +460,7 @@ impl Server {
     ///
     /// When it has ended.
     pub fn cpu_time(&self) -> anyhow::Result<Duration> {
-        let path = format!("/proc/{}/stat", self.pid());
-        let text = fs::read_to_string(&path).with_context(|| path.clone())?;
-        // The second field is the program's name in parentheses and may hold blanks.
-        let (_, fields) = text.rsplit_once(')').context("a name in parentheses")?;
-        let field = |at: usize| fields.split_whitespace().nth(at).and_then(|it| it.parse().ok());
-        let ticks: u64 = field(11)
-            .zip(field(12))
-            .map(|(user, system): (u64, u64)| user + system)
-            .context(path)?;
-        let per_second =
-            sysconf(SysconfVar::CLK_TCK).context("sysconf")?.context("a clock tick")?;
-        Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+        self.sum(processes::cpu_time)
     }
 
     /// How long its threads have run or have waited for a core to run on: `schedstat` of proc(5). A
@@ -405,14 +470,7 @@ impl Server {
     ///
     /// When it has ended.
     pub fn wanted_time(&self) -> anyhow::Result<Duration> {
-        let mut wanted = Duration::ZERO;
-        let path = format!("/proc/{}/task", self.pid());
-        for task in fs::read_dir(&path).with_context(|| path.clone())? {
-            let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
-            let times = text.split_whitespace().take(2).filter_map(|it| it.parse().ok());
-            wanted += times.map(Duration::from_nanos).sum::<Duration>();
-        }
-        Ok(wanted)
+        self.sum(|pid| Some(processes::wanted_time(pid)))
     }
 
     /// How often its threads went to sleep of their own will: `voluntary_ctxt_switches` of proc(5).
@@ -421,14 +479,10 @@ impl Server {
     ///
     /// When it has ended.
     pub fn sleeps(&self) -> anyhow::Result<u64> {
-        let mut sleeps = 0;
-        let path = format!("/proc/{}/task", self.pid());
-        for task in fs::read_dir(&path).with_context(|| path.clone())? {
-            let Ok(text) = fs::read_to_string(task?.path().join("status")) else { continue };
-            let line = text.lines().find_map(|it| it.strip_prefix("voluntary_ctxt_switches:"));
-            sleeps += line.and_then(|it| it.trim().parse::<u64>().ok()).context("a count")?;
-        }
-        Ok(sleeps)
+        self.sum(|pid| {
+            let each = |task| processes::sleeps(pid, task);
+            Some(processes::tasks(pid).into_iter().filter_map(each).sum::<u64>())
+        })
     }
 
     /// How many lines it has written on stderr.
@@ -472,8 +526,17 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A server that has ended already cannot be killed, which is as good.
+        // Stopped, it has no further children, and the present ones are still its own. A server that has
+        // ended already cannot be killed, which is as good.
+        let running = matches!(self.ended(), Ok(None));
+        let children = match running && self.signal(Signal::SIGSTOP).is_ok() {
+            true => self.processes().split_off(1),
+            false => Vec::new(),
+        };
         let _ = self.child.kill();
+        for child in children {
+            let _ = kill(Pid::from_raw(child.cast_signed()), Signal::SIGKILL);
+        }
         let _ = self.child.wait();
     }
 }
@@ -590,26 +653,46 @@ impl Client {
         let mut bytes = Vec::new();
         let end = loop {
             let left = within.saturating_sub(start.elapsed());
-            // Zero would mean for ever.
-            let timeout = left.max(Duration::from_millis(1));
-            if self.stream.set_read_timeout(Some(timeout)).is_err() {
-                break End::Reset;
-            }
-            let mut chunk = [0; 4096];
-            match self.stream.read(&mut chunk) {
-                Ok(0) => break End::Closed,
-                Ok(length) => bytes.extend_from_slice(&chunk[..length]),
-                Err(error) => match error.kind() {
-                    ErrorKind::Interrupted => {}
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut if left.is_zero() => {
-                        break End::Open;
-                    }
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut => {}
-                    _ => break End::Reset,
-                },
+            if let Some(end) = self.hear_some(left, &mut bytes) {
+                break end;
             }
         };
         Heard { bytes, end, after: start.elapsed() }
+    }
+
+    /// Reads what has come, or comes within `within`, and adds it to `bytes`: `None`. How the stream is
+    /// otherwise: [`End::Open`] when nothing came.
+    pub fn hear_some(&mut self, within: Duration, bytes: &mut Vec<u8>) -> Option<End> {
+        let deadline = Instant::now() + within;
+        let mut chunk = [0; 65536];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // Zero would mean for ever.
+            let timeout = left.max(Duration::from_millis(1));
+            if self.stream.set_read_timeout(Some(timeout)).is_err() {
+                return Some(End::Reset);
+            }
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Some(End::Closed),
+                Ok(length) => {
+                    bytes.extend_from_slice(&chunk[..length]);
+                    return None;
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut if left.is_zero() => {
+                        return Some(End::Open);
+                    }
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => {}
+                    _ => return Some(End::Reset),
+                },
+            }
+        }
+    }
+
+    /// The socket itself, for what only some clients do with it.
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
     }
 
     /// Whether the server still holds the connection open and has said nothing: a look, not a wait.

@@ -36,6 +36,23 @@ pub fn limit_descriptors(pid: u32, descriptors: u64) -> io::Result<()> {
     check(result.into()).map(drop)
 }
 
+/// Lets this process, and what it starts, open as many descriptors as the hard limit allows. How many
+/// that are.
+pub fn raise_descriptors() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` outlives the call, which writes to it.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == -1 {
+        return 0;
+    }
+    let before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: `limit` outlives the call, which only reads it.
+    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+        -1 => before,
+        _ => limit.rlim_cur,
+    }
+}
+
 /// Lets the child begin with a limit of open descriptors, of which the hard half stays as it is:
 /// `setrlimit(2)`.
 pub fn begin_with_descriptors(command: &mut Command, descriptors: u64) {

@@ -1,12 +1,20 @@
-//! The table. A row is a promise, a column is a server, a cell is what happens.
+//! The tables. A row is a promise, a column is a server, a cell is what happens.
+//!
+//! There are two: [`LINES`] for the chapters that speak the odd/even protocol, and [`models::HTTP`] for
+//! the eleven models of chapter 07. What a row means is in [`crate::probes`].
 //!
 //! Every cell is held by a test in both directions: a promise that is broken where the table says that
 //! it holds is red, and so is one that is kept where the table says how it fails.
 
+pub mod models;
+
 use std::fmt;
+use std::path::Path;
 
 use Symptom::*;
 use Verdict::{Fails, Holds};
+
+use crate::server::Program;
 
 /// What a probe of a running server found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +58,14 @@ pub enum Symptom {
     WentOn,
     /// One thread did all the work, and one core at a time.
     OneCore,
-    /// It made several system calls for each answer, though many requests waited at once.
+    /// It made more system calls for each answer than it may, though many requests waited at once.
     ManyCalls,
+    /// Its memory grew with what one client does, and with no bound.
+    MemoryGrew,
 }
 
 /// All of them, so that one can be found by its words.
-const SYMPTOMS: [Symptom; 16] = [
+const SYMPTOMS: [Symptom; 17] = [
     StalledForEver,
     StalledForItsPatience,
     Late,
@@ -72,12 +82,22 @@ const SYMPTOMS: [Symptom; 16] = [
     WentOn,
     OneCore,
     ManyCalls,
+    MemoryGrew,
 ];
 
-/// A server that the table holds, named as its binary.
+/// A table: its columns and its rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// The servers, in the order of the cells.
+    pub columns: &'static [Column],
+    /// The promises.
+    pub rows: &'static [Row],
+}
+
+/// A server that a table holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// The binary: `ch03`, or `ch03-one-recv` for one beside it.
+    /// The binary: `ch03`, or `ch03-one-recv` for one beside it. Of chapter 07 the model: `epoll-edge`.
     pub name: &'static str,
     /// What it is, in a few words.
     pub about: &'static str,
@@ -90,9 +110,14 @@ pub struct Row {
     pub name: &'static str,
     /// The promise as a sentence, to follow "a good server …".
     pub promise: &'static str,
-    /// The cells, in the order of [`CHAPTERS`] and then of [`BESIDE`].
-    pub cells: [Verdict; CHAPTERS.len() + BESIDE.len()],
+    /// The columns of its table.
+    pub columns: &'static [Column],
+    /// The cells, in the order of the columns.
+    pub cells: &'static [Verdict],
 }
+
+/// The chapters that speak the odd/even protocol, and the servers beside them.
+pub const LINES: Table = Table { columns: &COLUMNS, rows: &TABLE };
 
 // ANCHOR: columns
 /// The chapters, in reading order. Each mends something that the one before it breaks.
@@ -117,6 +142,18 @@ pub const BESIDE: [Column; 7] = [
 ];
 // ANCHOR_END: columns
 
+/// The columns in the order of the cells.
+const COLUMNS: [Column; CHAPTERS.len() + BESIDE.len()] = {
+    let mut columns = [CHAPTERS[0]; CHAPTERS.len() + BESIDE.len()];
+    let mut at = 0;
+    while at < columns.len() {
+        let is_chapter = at < CHAPTERS.len();
+        columns[at] = if is_chapter { CHAPTERS[at] } else { BESIDE[at - CHAPTERS.len()] };
+        at += 1;
+    }
+    columns
+};
+
 const H: Verdict = Holds;
 
 // ANCHOR: table
@@ -125,56 +162,52 @@ const H: Verdict = Holds;
 pub const TABLE: [Row; 21] = [
     //                            01 02 03 04 05 06 | 02-backlog-only 02-patience-only 03-one-recv 04-bare 04-mio 04-polling 06-crate
     row("answers_odd_even_invalid", "answers every line with Odd, Even or Invalid, and then closes",
-        [H, H, H, H, H, H, H, H, H, H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, H, H, H, H, H]),
     row("any_split_is_the_same_request", "gives the same answer however the network cuts a request",
-        [H, H, H, H, H, H, H, H, Fails(WrongAnswer), H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, Fails(WrongAnswer), H, H, H, H]),
     row("a_half_closed_client_is_answered", "answers a client that has said all it will say",
-        [H, H, H, H, H, H, H, H, H, H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, H, H, H, H, H]),
     row("an_overlong_line_is_refused", "refuses a line that is too long, and closes without a reset",
-        [H, H, H, H, H, H, H, H, H, H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, H, H, H, H, H]),
     row("resets_harm_nobody_else", "survives clients that reset, at whatever moment",
-        [H, H, H, H, H, H, H, H, H, H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, H, H, H, H, H]),
     row("an_accept_error_stops_nobody", "goes on after an accept that failed",
-        [H, H, H, H, H, H, H, H, H, H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, H, H, H, H, H]),
     row("a_signal_loses_nobody", "loses nobody when a signal interrupts its system calls",
-        [H, H, H, H, H, H, H, H, H, H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, H, H, H, H, H]),
     row("a_short_send_is_finished", "sends the rest of an answer of which the kernel took a part",
-        [H, H, H, H, H, H, H, H, H, H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, H, H, H, H, H]),
     row("a_reused_descriptor_is_a_new_client", "never takes a new client for the one whose number it got",
-        [H, H, H, H, H, H, H, H, H, H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, H, H, H, H, H]),
     row("nothing_leaks", "gives back descriptors, threads and memory when its clients have left",
-        [H, H, H, H, H, H, H, H, H, H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, H, H, H, H, H]),
     row("an_idle_server_burns_no_cpu", "sleeps while nobody asks anything",
-        [H, H, H, H, H, H, H, H, H, H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, H, H, H, H, H]),
     row("it_restarts_at_once", "can be started again on the same port at once",
-        [H, H, H, H, H, H, H, H, H, H, H, H, H]),
+        &[H, H, H, H, H, H, H, H, H, H, H, H, H]),
     row("a_burst_of_connects_is_queued", "lets in a burst of clients at once",
-        [Fails(QueueOverflowed), H, H, H, H, H, H, Fails(QueueOverflowed), H, H, H, H, H]),
+        &[Fails(QueueOverflowed), H, H, H, H, H, H, Fails(QueueOverflowed), H, H, H, H, H]),
     row("a_silent_client_is_let_go", "lets a client go that says nothing",
-        [Fails(HeldForEver), H, Fails(HeldForEver), H, H, H, Fails(HeldForEver), H, Fails(HeldForEver), Fails(HeldForEver), H, H, H]),
+        &[Fails(HeldForEver), H, Fails(HeldForEver), H, H, H, Fails(HeldForEver), H, Fails(HeldForEver), Fails(HeldForEver), H, H, H]),
     row("a_silent_client_stalls_nobody", "serves others while a client says nothing",
-        [Fails(StalledForEver), Fails(StalledForItsPatience), H, H, H, H, Fails(StalledForEver), Fails(StalledForItsPatience), H, H, H, H, H]),
+        &[Fails(StalledForEver), Fails(StalledForItsPatience), H, H, H, H, Fails(StalledForEver), Fails(StalledForItsPatience), H, H, H, H, H]),
     row("half_a_line_stalls_nobody", "serves others while a client has said half a line",
-        [Fails(StalledForEver), Fails(StalledForItsPatience), Fails(StalledForItsPatience), H, H, H, Fails(StalledForEver), Fails(StalledForItsPatience), H, H, H, H, H]),
+        &[Fails(StalledForEver), Fails(StalledForItsPatience), Fails(StalledForItsPatience), H, H, H, Fails(StalledForEver), Fails(StalledForItsPatience), H, H, H, H, H]),
     row("a_dripping_client_is_let_go", "lets a client go that sends a byte now and then",
-        [Fails(HeldForEver), Fails(PatienceRenewed), Fails(PatienceRenewed), H, H, H, Fails(HeldForEver), Fails(PatienceRenewed), H, Fails(HeldForEver), H, H, H]),
+        &[Fails(HeldForEver), Fails(PatienceRenewed), Fails(PatienceRenewed), H, H, H, Fails(HeldForEver), Fails(PatienceRenewed), H, Fails(HeldForEver), H, H, H]),
     row("running_out_of_descriptors_does_not_spin", "waits for a descriptor without burning CPU time",
-        [H, H, Fails(Spun), H, H, H, H, H, Fails(Spun), Fails(Spun), H, H, H]),
+        &[H, H, Fails(Spun), H, H, H, H, H, Fails(Spun), Fails(Spun), H, H, H]),
     row("every_core_serves", "serves on every core that it may use",
-        [Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore), H, H, Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore), H]),
+        &[Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore), H, H, Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore), Fails(OneCore), H]),
     row("a_restart_loses_nobody", "hands over to the next process without losing a client",
-        [Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), H, H, Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), H]),
+        &[Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), H, H, Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), Fails(AddressTaken), H]),
     row("few_system_calls_per_answer", "answers many who wait at once with few system calls",
-        [Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), H, Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), H]),
+        &[Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), H, Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), Fails(ManyCalls), H]),
 ];
 // ANCHOR_END: table
 
-const fn row(
-    name: &'static str,
-    promise: &'static str,
-    cells: [Verdict; CHAPTERS.len() + BESIDE.len()],
-) -> Row {
-    Row { name, promise, cells }
+const fn row(name: &'static str, promise: &'static str, cells: &'static [Verdict]) -> Row {
+    Row::of(&COLUMNS, name, promise, cells)
 }
 
 /// The failure by which a chapter is remembered, and which is told at length.
@@ -200,13 +233,33 @@ pub fn next(column: &str) -> Option<Column> {
 
 /// The columns in the order of the cells.
 pub fn columns() -> impl Iterator<Item = Column> {
-    CHAPTERS.into_iter().chain(BESIDE)
+    COLUMNS.into_iter()
+}
+
+impl Column {
+    /// The program `exe` as the server of this column: chapter 07 has one program for all its models.
+    pub fn program(&self, exe: &Path) -> Program {
+        let is_model = models::MODELS.contains(self);
+        let arguments: &[&str] = if is_model { &["--model", self.name] } else { &[] };
+        Program::new(exe, arguments)
+    }
 }
 
 impl Row {
-    /// The cell of the server called `column`, if the table has it.
+    /// A row of a table with these columns.
+    const fn of(
+        columns: &'static [Column],
+        name: &'static str,
+        promise: &'static str,
+        cells: &'static [Verdict],
+    ) -> Row {
+        assert!(cells.len() == columns.len(), "a row has a cell for each column");
+        Row { name, promise, columns, cells }
+    }
+
+    /// The cell of the server called `column`, if its table has it.
     pub fn cell(&self, column: &str) -> Option<Verdict> {
-        columns().position(|it| it.name == column).map(|at| self.cells[at])
+        self.columns.iter().position(|it| it.name == column).map(|at| self.cells[at])
     }
 
     /// The first chapter after `column` (or after the chapter it stands beside) that keeps this promise.
@@ -223,7 +276,40 @@ pub fn find(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|it| it.name == name)
 }
 
+impl Symptom {
+    /// The letter that stands for it in a matrix.
+    pub fn letter(self) -> char {
+        match self {
+            StalledForEver => 'f',
+            StalledForItsPatience => 'p',
+            Late => 't',
+            HeldForEver => 'h',
+            PatienceRenewed => 'n',
+            QueueOverflowed => 'q',
+            Spun => 's',
+            WrongAnswer => 'w',
+            Reset => 'r',
+            Unanswered => 'u',
+            Died => 'd',
+            Leaked => 'l',
+            AddressTaken => 'a',
+            OneCore => 'c',
+            ManyCalls => 'm',
+            MemoryGrew => 'g',
+            WentOn => 'o',
+        }
+    }
+}
+
 impl Verdict {
+    /// The letter that stands for it in a matrix: a dot where the promise is kept.
+    pub fn letter(self) -> char {
+        match self {
+            Holds => '.',
+            Fails(symptom) => symptom.letter(),
+        }
+    }
+
     /// The verdict in these words: `holds`, or those of a [`Symptom`].
     pub fn in_words(words: &str) -> Option<Verdict> {
         if words == "holds" {
@@ -261,6 +347,7 @@ impl fmt::Display for Symptom {
             OneCore => "one core does all the work",
             WentOn => "goes on when asked to stop",
             ManyCalls => "several system calls per answer",
+            MemoryGrew => "its memory grows",
         })
     }
 }

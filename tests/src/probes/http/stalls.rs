@@ -1,0 +1,359 @@
+//! The promises about clients that stall, that take, and that do not read.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::super::{ANSWER, LET_GO, PROMPT, poll, seconds};
+use super::super::{fails, holds};
+use super::{MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect};
+use crate::http::{Caller, get, get_and_close};
+use crate::microscope;
+use crate::server::{Client, End, Server};
+use crate::verdicts::Symptom;
+
+/// How many clients are silent at once: more than any pool has workers.
+const POOL: usize = 64;
+
+pub(super) fn silent(subject: &Subject) -> Outcome {
+    observe(subject, 1, b"", "connected and said nothing")
+}
+
+pub(super) fn half_a_head(subject: &Subject) -> Outcome {
+    observe(subject, 1, b"GET / HTTP/1.1\r\nHos", "sent half a head and stopped")
+}
+
+pub(super) fn pool_full(subject: &Subject) -> Outcome {
+    observe(subject, POOL, b"", "connected and said nothing")
+}
+
+/// So many clients stall; client B asks; they let go.
+fn observe(subject: &Subject, count: usize, said: &[u8], did: &str) -> Outcome {
+    // On a machine that is too busy, they may be let go before B has had its time, and then B's answer
+    // says nothing: once more, with others.
+    for _ in 0..3 {
+        if let Some(observation) = observe_once(subject, count, said, did)? {
+            return Ok(observation);
+        }
+    }
+    Err(Trouble::Broken(anyhow::anyhow!(
+        "three times client A was let go before client B could be observed: is this machine very busy, \
+         or the server's patience much shorter than two seconds?"
+    )))
+}
+
+fn observe_once(
+    subject: &Subject,
+    count: usize,
+    said: &[u8],
+    did: &str,
+) -> Result<Option<Observation>, Trouble> {
+    let server = subject.start_impatient()?;
+    let mut holders = Vec::new();
+    for _ in 0..count {
+        let mut holder = server.connect("client A")?;
+        let _ = holder.send(said);
+        holders.push(holder);
+    }
+    let port = server.address().port();
+    // The state is reached when the server has accepted the first and read what it said. A server that
+    // never does is observed all the same.
+    let taken_in = poll(MOMENT, || {
+        microscope::has_taken_in(server.pid(), port, holders[0].address()) == Some(true)
+    });
+    let who = if count == 1 { "Client A".to_owned() } else { format!("{count} clients") };
+    let unread = if taken_in { "" } else { " (it was not seen that the server took it in)" };
+    let story = format!("{who} {did}{unread}.");
+    let mut b = Caller::connect(&server, "client B")?;
+    match b.ask(&get_and_close(QUESTION), PROMPT) {
+        Err(no_answer) if no_answer.heard.end == End::Open && no_answer.wrong.is_none() => {
+            who_had_to_go(&server, holders, b, &story).map(Some)
+        }
+        answer => {
+            let story = format!("{story} Client B asked for {QUESTION}");
+            if let Some(finding) = expect(&server, answer, ODD, &story)? {
+                return Ok(Some(finding));
+            }
+            if !holders.iter_mut().all(Client::is_held) {
+                return Ok(None);
+            }
+            holds(format!("{who} {did}; client B was served while all were still held.")).map(Some)
+        }
+    }
+}
+
+/// B was not served promptly: who had to go before it was?
+fn who_had_to_go(
+    server: &Server,
+    mut holders: Vec<Client>,
+    mut b: Caller,
+    story: &str,
+) -> Outcome {
+    let mut names = vec![(b.client.name, b.client.address())];
+    if let [a] = &holders[..] {
+        names.push((a.name, a.address()));
+    }
+    let view = server.look().sentence(&names);
+    let story = format!(
+        "{story} Client B asked for {QUESTION} and had heard nothing {} later: {view}.",
+        seconds(PROMPT)
+    );
+    let answer = b.answer(LET_GO);
+    let waited = seconds(b.client.age());
+    // Whoever was let go had no more patience to get; of many, those who were served first.
+    let gone = holders.iter_mut().filter_map(|it| (!it.is_held()).then_some(())).count();
+    let in_turn = match holders.len() {
+        1 => "when the server's patience with A ran out; A had not let go".to_owned(),
+        all => format!("when its patience had run out with {gone} of the {all}"),
+    };
+    match answer {
+        Ok(answer) if answer.is(ODD) && gone > 0 => fails(
+            Symptom::StalledForItsPatience,
+            format!("{story} B was served after {waited}, {in_turn}."),
+        ),
+        Ok(answer) if answer.is(ODD) => fails(
+            Symptom::Late,
+            format!("{story} B was served after {waited}; all others were still held."),
+        ),
+        Ok(answer) => fails(Symptom::WrongAnswer, format!("{story} At last B heard {answer}.")),
+        Err(no_answer) if no_answer.heard.end != End::Open => {
+            fails(Symptom::Unanswered, format!("{story} At last B heard {no_answer}."))
+        }
+        Err(_) => {
+            drop(holders);
+            match b.answer(ANSWER) {
+                Ok(answer) if answer.is(ODD) && gone > 0 => {
+                    let seen = format!(
+                        "{story} {waited} later its patience had run out with {gone} of them, and B \
+                         still waited; all let go, and B was served."
+                    );
+                    fails(Symptom::StalledForItsPatience, seen)
+                }
+                Ok(answer) if answer.is(ODD) => {
+                    let seen = format!("{story} They let go after {waited}, and only then was B served.");
+                    fails(Symptom::StalledForEver, seen)
+                }
+                Ok(answer) => {
+                    fails(Symptom::WrongAnswer, format!("{story} At last B heard {answer}."))
+                }
+                Err(no_answer) => {
+                    let seen = format!("{story} They let go, and still B heard {no_answer}.");
+                    fails(Symptom::Unanswered, seen)
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn silent_let_go(subject: &Subject) -> Outcome {
+    let server = subject.start_impatient()?;
+    let mut told = Vec::new();
+    for asks_first in [false, true] {
+        let mut a = Caller::connect(&server, "client A")?;
+        let did = if asks_first { "asked once and then said nothing" } else { "said nothing" };
+        if asks_first {
+            let answer = a.ask(&get(QUESTION), ANSWER);
+            if let Some(finding) = expect(&server, answer, ODD, "A client asked")? {
+                return Ok(finding);
+            }
+        }
+        let heard = a.rest(LET_GO);
+        if heard.end == End::Open {
+            let view = server.look().sentence(&[(a.client.name, a.client.address())]);
+            let seen =
+                format!("A client that {did} was still held after {}: {view}.", seconds(LET_GO));
+            return fails(Symptom::HeldForEver, seen);
+        }
+        // It may say 408 to who has said nothing, and nothing but that.
+        if !heard.bytes.is_empty() && !heard.bytes.starts_with(b"HTTP/1.1 408 ") {
+            return fails(Symptom::WrongAnswer, format!("A client that {did} heard {heard}."));
+        }
+        told.push(format!("A client that {did} was let go after {}.", seconds(heard.after)));
+    }
+    holds(told.join(" "))
+}
+
+pub(super) fn dripping_let_go(subject: &Subject) -> Outcome {
+    let server = subject.start_impatient()?;
+    let mut a = server.connect("client A")?;
+    // A byte each half second: always more of a head, and never its end.
+    let every = Duration::from_millis(500);
+    let _ = a.send(b"GET / HTTP/1.1\r\nHost: a\r\nX: ");
+    while a.age() < LET_GO {
+        if a.send(b"1").is_err() {
+            break;
+        }
+        let heard = a.hear(every);
+        if heard.end != End::Open || heard.bytes.starts_with(b"HTTP/1.1 408 ") {
+            return holds(format!("A head that dripped was let go after {}.", seconds(a.age())));
+        }
+        if !heard.bytes.is_empty() {
+            return fails(Symptom::WrongAnswer, format!("Half a head was answered with {heard}."));
+        }
+    }
+    // Its end may be on the way.
+    if a.hear(every).end != End::Open {
+        return holds(format!("A head that dripped was let go after {}.", seconds(a.age())));
+    }
+    let view = server.look().sentence(&[(a.name, a.address())]);
+    let story = format!(
+        "A client that sent a byte of a head each half second was still held after {}: {view}.",
+        seconds(a.age())
+    );
+    // Was it the bytes that renewed the patience, or is there none?
+    if a.hear(LET_GO).end == End::Open {
+        return fails(Symptom::HeldForEver, format!("{story} When it stopped, it was held still."));
+    }
+    let seen =
+        format!("{story} When it stopped, it was let go: each byte had renewed the patience.");
+    fails(Symptom::PatienceRenewed, seen)
+}
+
+/// How much a client asks for that then does not read, and how much of it a server may keep.
+const LARGE: &str = "/bytes/16777216";
+const KEPT_MAX: usize = 8 * 1024 * 1024;
+
+pub(super) fn slow_reader(subject: &Subject) -> Outcome {
+    let server = subject.start_impatient()?;
+    if let Some(finding) = super::still_serves(&server, "its start")? {
+        return Ok(finding);
+    }
+    let before = server.resident_bytes()?;
+    let mut a = Caller::connect_small(&server, "client A")?;
+    a.say(&get_and_close(LARGE))?;
+    thread::sleep(MOMENT);
+    let grown = server.resident_bytes()?.saturating_sub(before);
+    let story = format!("Client A asked for {LARGE} and did not read.");
+    if grown > KEPT_MAX {
+        let seen = format!("{story} The server's memory grew by {} KiB.", grown / 1024);
+        return fails(Symptom::MemoryGrew, seen);
+    }
+    let mut b = Caller::connect(&server, "client B")?;
+    match b.ask(&get_and_close(QUESTION), PROMPT) {
+        Err(no_answer) if no_answer.heard.end == End::Open && no_answer.wrong.is_none() => {
+            // It reads nothing and holds nothing: as far as B can see, it stalls.
+            return who_had_to_read(&server, a, b, &story);
+        }
+        answer => {
+            let story = format!("{story} Client B asked for {QUESTION}");
+            if let Some(finding) = expect(&server, answer, ODD, &story)? {
+                return Ok(finding);
+            }
+        }
+    }
+    match a.answer(ANSWER) {
+        Ok(answer) if answer.body.len() == 16 * 1024 * 1024 => holds(format!(
+            "{story} Client B was served, the server's memory grew by {} KiB, and then A read all of it.",
+            grown / 1024
+        )),
+        Ok(answer) => fails(Symptom::WrongAnswer, format!("{story} Then it read {answer}.")),
+        Err(no) => fails(
+            super::symptom(&no),
+            format!(
+                "{story} Then it read {} bytes, and no more came ({:?}).",
+                no.heard.bytes.len(),
+                no.heard.end
+            ),
+        ),
+    }
+}
+
+/// B was not served promptly while A did not read.
+fn who_had_to_read(server: &Server, a: Caller, mut b: Caller, story: &str) -> Outcome {
+    let names = [(a.client.name, a.client.address()), (b.client.name, b.client.address())];
+    let view = server.look().sentence(&names);
+    let story = format!("{story} {} after B had asked: {view}.", seconds(PROMPT));
+    if b.answer(LET_GO).is_ok_and(|it| it.is(ODD)) {
+        let seen = format!("{story} B was served when the server's patience with A had run out.");
+        return fails(Symptom::StalledForItsPatience, seen);
+    }
+    drop(a);
+    if b.answer(ANSWER).is_ok_and(|it| it.is(ODD)) {
+        return fails(Symptom::StalledForEver, format!("{story} A left, and only then B was served."));
+    }
+    fails(Symptom::Unanswered, format!("{story} A left, and still B heard nothing."))
+}
+
+/// How many others ask while one asks without end.
+const OTHERS: usize = 10;
+
+pub(super) fn greedy(subject: &Subject) -> Outcome {
+    let server = subject.start()?;
+    if let Some(finding) = super::still_serves(&server, "its start")? {
+        return Ok(finding);
+    }
+    let greedy = server.connect("client A")?;
+    let socket = greedy.stream().try_clone().context("dup")?;
+    let (answered, goes_on) = (AtomicUsize::new(0), AtomicBool::new(true));
+    thread::scope(|scope| {
+        let batch = get(QUESTION).repeat(512);
+        scope.spawn(|| {
+            while goes_on.load(Ordering::Relaxed) && (&socket).write_all(&batch).is_ok() {}
+        });
+        scope.spawn(|| {
+            let mut bytes = vec![0; 1 << 16];
+            while let Ok(1..) = greedy.stream().read(&mut bytes) {
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let found = beside_greedy(&server, &greedy, &answered, || {
+            goes_on.store(false, Ordering::Relaxed);
+            let _ = socket.shutdown(Shutdown::Both);
+        });
+        goes_on.store(false, Ordering::Relaxed);
+        let _ = socket.shutdown(Shutdown::Both);
+        found
+    })
+}
+
+/// Others ask, one after the other, while `greedy` is answered all the time; `stop` ends that.
+fn beside_greedy(
+    server: &Server,
+    greedy: &Client,
+    answered: &AtomicUsize,
+    stop: impl Fn(),
+) -> Outcome {
+    poll(PROMPT, || answered.load(Ordering::Relaxed) > 8);
+    let before = answered.load(Ordering::Relaxed);
+    let mut slowest = Duration::ZERO;
+    let story = "Client A asked without end";
+    for _ in 0..OTHERS {
+        let start = Instant::now();
+        let mut b = Caller::connect(server, "client B")?;
+        let asked = b.ask(&get_and_close(QUESTION), PROMPT);
+        if let Err(no) = &asked
+            && no.heard.end == End::Open
+        {
+            let names = [(greedy.name, greedy.address()), (b.client.name, b.client.address())];
+            let view = server.look().sentence(&names);
+            let story = format!("{story}; {} after B had asked: {view}.", seconds(PROMPT));
+            if b.answer(LET_GO).is_ok_and(|it| it.is(ODD)) {
+                return fails(Symptom::Late, format!("{story} B was served later."));
+            }
+            stop();
+            if b.answer(ANSWER).is_ok_and(|it| it.is(ODD)) {
+                let seen = format!("{story} A stopped, and only then B was served.");
+                return fails(Symptom::StalledForEver, seen);
+            }
+            return fails(Symptom::Unanswered, format!("{story} A stopped, and B heard nothing."));
+        }
+        if let Some(finding) = expect(server, asked, ODD, &format!("{story}; client B asked"))? {
+            return Ok(finding);
+        }
+        slowest = slowest.max(start.elapsed());
+    }
+    let more = answered.load(Ordering::Relaxed) > before;
+    if !more {
+        // Otherwise nobody was greedy while the others asked.
+        let seen = format!("{story}, and was not answered while {OTHERS} others were.");
+        return fails(Symptom::Unanswered, seen);
+    }
+    holds(format!(
+        "{story} and was answered all the time; {OTHERS} others were each answered, the slowest after {}.",
+        seconds(slowest)
+    ))
+}

@@ -1,0 +1,105 @@
+//! A server and its children: what a server that forks uses is the sum of what they use.
+//!
+//! All of it is read from /proc (see proc(5)). A process may end while it is looked at, and is then left
+//! out.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::unistd::{SysconfVar, sysconf};
+
+/// The process `pid`, and after it its children and theirs. Those that have ended and that nobody has
+/// asked about, zombies, are among them.
+///
+/// Simplified: where the kernel has no list of children (CONFIG_PROC_CHILDREN), there are none.
+pub fn family(pid: u32) -> Vec<u32> {
+    let mut family = vec![pid];
+    let mut at = 0;
+    while let Some(&parent) = family.get(at) {
+        for task in tasks(parent) {
+            let text = fs::read_to_string(format!("/proc/{parent}/task/{task}/children"));
+            let children = text.unwrap_or_default();
+            family.extend(children.split_whitespace().filter_map(|it| it.parse::<u32>().ok()));
+        }
+        at += 1;
+    }
+    family
+}
+
+/// The threads of `pid`, in the order of their numbers.
+pub fn tasks(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let mut ids: Vec<u32> =
+        tasks.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// What the process does, as a letter: the third field of its `stat`. `None` when it is gone.
+pub fn state(pid: u32) -> Option<char> {
+    fields(format!("/proc/{pid}/stat")).and_then(|it| it.trim_start().chars().next())
+}
+
+/// Whether all threads of `pid` have been stopped, or it has ended.
+pub fn is_stopped(pid: u32) -> bool {
+    tasks(pid).into_iter().all(|task| {
+        // It may end meanwhile.
+        fields(format!("/proc/{pid}/task/{task}/stat"))
+            .is_none_or(|it| it.trim_start().starts_with(['T', 'Z', 'X']))
+    })
+}
+
+/// The CPU time of all threads of `pid` and of those children of its whose end it has been told, in
+/// steps of a clock tick (10 ms).
+pub fn cpu_time(pid: u32) -> Option<Duration> {
+    let fields = fields(format!("/proc/{pid}/stat"))?;
+    let times = fields.split_whitespace().skip(11).take(4).filter_map(|it| it.parse::<u64>().ok());
+    let ticks: u64 = times.sum();
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
+    Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+}
+
+/// How long the threads of `pid` have run or have waited for a core to run on.
+pub fn wanted_time(pid: u32) -> Duration {
+    let each = |task| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{task}/schedstat")).ok()?;
+        let times = text.split_whitespace().take(2).filter_map(|it| it.parse().ok());
+        Some(times.map(Duration::from_nanos).sum::<Duration>())
+    };
+    tasks(pid).into_iter().filter_map(each).sum()
+}
+
+/// How often the thread `task` of `pid` went to sleep of its own will.
+pub fn sleeps(pid: u32, task: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{task}/status")).ok()?;
+    let line = text.lines().find_map(|it| it.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|it| it.trim().parse().ok())
+}
+
+/// How many entries the folder `name` of `/proc/PID` has: `fd`, `task`.
+pub fn count(pid: u32, name: &str) -> Option<usize> {
+    Some(fs::read_dir(Path::new("/proc").join(pid.to_string()).join(name)).ok()?.count())
+}
+
+/// The resident memory of `pid` in bytes.
+pub fn resident_bytes(pid: u32) -> Option<usize> {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: usize = text.split_whitespace().nth(1)?.parse().ok()?;
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok()??;
+    Some(pages * usize::try_from(page).ok()?)
+}
+
+/// The memory of `pid` in bytes, of which a page that several share counts as a part for each.
+pub fn proportional_bytes(pid: u32) -> Option<usize> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|it| it.strip_prefix("Pss:"))?;
+    let kib: usize = line.trim().trim_end_matches(" kB").trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// What follows the name of the program, which is in parentheses and may hold blanks.
+fn fields(path: String) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    text.rsplit_once(')').map(|it| it.1.to_owned())
+}
