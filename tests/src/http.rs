@@ -210,6 +210,11 @@ impl Caller {
         }
     }
 
+    /// Takes `bytes`, which were read from the socket itself, for the first that came.
+    pub(crate) fn give_back(&mut self, bytes: Vec<u8>) {
+        self.kept.splice(..0, bytes);
+    }
+
     /// Asks and waits for the answer. If the question cannot be sent, the server has ended the stream,
     /// which is then what is heard.
     ///

@@ -404,6 +404,15 @@ impl Server {
         self.count("fd")
     }
 
+    /// How many descriptors its process alone has open, without its children.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn descriptors_of_one(&self) -> anyhow::Result<usize> {
+        processes::count(self.pid(), "fd").context("/proc/PID/fd")
+    }
+
     /// Whether it has each of the numbers below `descriptors` open.
     pub fn has_all_below(&self, descriptors: u64) -> bool {
         let link = |number| format!("/proc/{}/fd/{number}", self.pid());

@@ -18,7 +18,9 @@
 //! A server built for debugging makes one call more for each descriptor that it closes: the standard
 //! library asks first whether it is open (`fcntl`, F_GETFD).
 //!
-//! Simplified: threads are followed, child processes are not; a SIGSTOP that comes meanwhile has no
+//! Child processes that are there when the server is held are traced like its threads.
+//!
+//! Simplified: threads that begin meanwhile are followed, child processes are not; a SIGSTOP that comes meanwhile has no
 //! effect (nix has no PTRACE_LISTEN); real-time signals are not passed on but end the trace.
 
 use std::fs;
@@ -301,6 +303,59 @@ pub fn batch_asking(server: &Server, clients: usize, question: &Question) -> any
     finish(server, trace, askers)
 }
 
+/// Holds the server, lets each of `clients` send `request` over the connection that it has, lets the server
+/// go on, and notes its calls until each has heard what `is_answer` takes for one and the server sleeps
+/// again.
+///
+/// # Errors
+///
+/// As [`one_at_a_time`].
+pub fn exchange(
+    server: &Server,
+    clients: &mut [Client],
+    request: &[u8],
+    is_answer: fn(&[u8]) -> bool,
+) -> anyhow::Result<Trace> {
+    let mut session = Session::hold(server)?;
+    for client in clients.iter_mut() {
+        client.send(request)?;
+    }
+    // Sent is not arrived: on a busy machine, even loopback delivers later.
+    wait(|| {
+        let Ok(sockets) = sock_diag::sockets(server.address().port()) else { return false };
+        let ours = |client: &Client| sockets.iter().find(|it| it.local == client.address());
+        clients.iter().all(|it| ours(it).is_none_or(|it| it.transmit_queue == 0))
+    });
+    let mut trace = Trace { asked: clients.len(), ..Trace::default() };
+    let mut heard: Vec<Vec<u8>> = vec![Vec::new(); clients.len()];
+    let mut listen = |within: Duration| {
+        let mut missing = Vec::new();
+        for (at, (client, heard)) in clients.iter_mut().zip(&mut heard).enumerate() {
+            while !is_answer(heard) && (!client.is_held() || !within.is_zero()) {
+                if let Some(end) = client.hear_some(within, heard) {
+                    missing.push((at, end));
+                    break;
+                }
+            }
+            if !is_answer(heard) && missing.last().is_none_or(|it| it.0 != at) {
+                missing.push((at, End::Open));
+            }
+        }
+        missing
+    };
+    session.follow(|| Ok(listen(Duration::ZERO).is_empty()))?;
+    trace.late = listen(Duration::ZERO).iter().filter(|it| it.1 == End::Open).count();
+    session.end(&mut trace);
+    let missing = listen(LAST_CHANCE);
+    trace.answers = trace.asked - missing.len();
+    if let Some(&(at, end)) = missing.first() {
+        server.must_run()?;
+        let bytes = std::mem::take(&mut heard[at]);
+        trace.unanswered = Some(Heard { bytes, end, after: LAST_CHANCE });
+    }
+    Ok(trace)
+}
+
 fn finish<'a>(
     server: &Server,
     mut trace: Trace,
@@ -376,8 +431,8 @@ impl<'a> Session<'a> {
         let mut awake_last = began;
         while awake_last.elapsed() < SETTLED && began.elapsed() < AWAKE {
             thread::sleep(Duration::from_millis(1));
-            let tasks = tasks(self.pid()).unwrap_or_default();
-            if tasks.iter().any(|it| state(self.pid(), *it) != Some('S')) {
+            let tasks = self.tasks().unwrap_or_default();
+            if tasks.iter().any(|it| state(*it, *it) != Some('S')) {
                 awake_last = Instant::now();
             }
         }
@@ -390,15 +445,15 @@ impl<'a> Session<'a> {
             | Options::PTRACE_O_TRACECLONE
             | Options::PTRACE_O_EXITKILL;
         let before = self.threads.len();
-        for id in tasks(self.pid())? {
-            if self.threads.iter().any(|it| it.id == id) || is_worker(self.pid(), id) {
+        for id in self.tasks()? {
+            if self.threads.iter().any(|it| it.id == id) || is_worker(id, id) {
                 continue;
             }
             match ptrace::seize(id, options) {
                 // It ended meanwhile.
                 Err(Errno::ESRCH) => continue,
                 // The kernel has made it ours already, as a thread of one that we had seized.
-                Err(Errno::EPERM) if is_ours(self.pid(), id) => {}
+                Err(Errno::EPERM) if is_ours(id, id) => {}
                 Err(errno) => {
                     self.server.must_run()?; // Who has ended cannot be traced either.
                     return Err(Refused { request: "PTRACE_SEIZE", errno }.into());
@@ -419,6 +474,16 @@ impl<'a> Session<'a> {
     fn add(&mut self, id: Pid) {
         self.seen += 1;
         self.threads.push(Thread { id, at: self.seen, state: State::Runs, inside: None });
+    }
+
+    /// The threads of the server and of its children. Of a thread, too, /proc has a folder.
+    fn tasks(&self) -> anyhow::Result<Vec<Pid>> {
+        let mut all = tasks(self.pid())?;
+        for child in self.server.processes().into_iter().skip(1) {
+            // It may end meanwhile.
+            all.extend(tasks(Pid::from_raw(child.cast_signed())).unwrap_or_default());
+        }
+        Ok(all)
     }
 
     fn pid(&self) -> Pid {
@@ -559,7 +624,7 @@ impl<'a> Session<'a> {
 
     /// Whether every thread sleeps in a call that it has begun under our eyes.
     fn sleeps(&self) -> anyhow::Result<bool> {
-        let asleep = |it: &Thread| it.inside.is_some() && state(self.pid(), it.id) == Some('S');
+        let asleep = |it: &Thread| it.inside.is_some() && state(it.id, it.id) == Some('S');
         Ok(self.threads.iter().all(asleep))
     }
 

@@ -51,7 +51,7 @@ pub(super) fn every_core(exe: &Path) -> Outcome {
 }
 
 /// How many cores this process may use, and so the server, which inherits the mask.
-fn cores() -> anyhow::Result<usize> {
+pub(super) fn cores() -> anyhow::Result<usize> {
     let mask = sched_getaffinity(Pid::from_raw(0)).context("sched_getaffinity")?;
     Ok((0..CpuSet::count()).filter(|&core| mask.is_set(core) == Ok(true)).count())
 }

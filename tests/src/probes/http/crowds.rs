@@ -1,0 +1,331 @@
+//! The promises about many clients at once: those who ask, those who wait, and those who only stay.
+
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll as wait_for};
+
+use super::super::resources::spins;
+use super::super::{ANSWER, PROMPT, TO_SLEEP, holds, poll, seconds};
+use super::{
+    MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, fails, meanwhile,
+    still_serves, symptom,
+};
+use crate::http::{Answer, Caller, NoAnswer, crowd, get, get_and_close};
+use crate::server::{End, Server};
+use crate::verdicts::Symptom;
+
+/// How many clients come at once: as many as the shortest queue that is allowed holds.
+const BURST: usize = 1024;
+
+pub(super) fn burst(subject: &Subject) -> Outcome {
+    let server = subject.start()?;
+    if let Some(finding) = still_serves(&server, "its start")? {
+        return Ok(finding);
+    }
+    // Stopped, it accepts nobody: who gets in now is in the kernel's queue.
+    thread::sleep(TO_SLEEP);
+    server.stop()?;
+    let mut callers = crowd(server.address(), BURST, PROMPT, "a client of the burst")?;
+    let count = callers.len();
+    for caller in &mut callers {
+        caller.say(&get_and_close(QUESTION))?;
+    }
+    server.resume()?;
+    // Nothing else comes that could wake it for those whom it forgets.
+    if let Some(finding) = all_answered(&server, callers)? {
+        return Ok(finding);
+    }
+    if count < BURST {
+        let seen = format!("Of {BURST} clients that connected at once, {count} got in.");
+        return fails(Symptom::QueueOverflowed, seen);
+    }
+    holds(format!("{BURST} clients connected at once, got in at once, and were answered."))
+}
+
+/// Reads one answer for each caller, who then leaves. The finding, unless all were right.
+fn all_answered(server: &Server, callers: Vec<Caller>) -> Result<Option<Observation>, Trouble> {
+    let all = callers.len();
+    let mut waiting = callers;
+    let mut progress_last = Instant::now();
+    while !waiting.is_empty() {
+        if progress_last.elapsed() > ANSWER {
+            server.must_run()?;
+            let asleep = meanwhile(server, End::Open);
+            let seen = format!("Of {all} clients, {} had no answer.{asleep}", waiting.len());
+            return fails(Symptom::Unanswered, seen).map(Some);
+        }
+        let ready = ready(&waiting)?;
+        let mut at = 0;
+        let mut wrong = None;
+        waiting.retain_mut(|caller| {
+            at += 1;
+            if !ready[at - 1] {
+                return true;
+            }
+            progress_last = Instant::now();
+            match caller.answer(Duration::ZERO) {
+                Ok(answer) if answer.is(ODD) => false,
+                Err(no) if no.heard.end == End::Open && no.wrong.is_none() => true,
+                other => {
+                    wrong = Some(other);
+                    false
+                }
+            }
+        });
+        if let Some(answer) = wrong {
+            let story = format!("Of {all} clients, {} waited still when one asked", waiting.len());
+            return expect(server, answer, ODD, &story);
+        }
+    }
+    Ok(None)
+}
+
+/// Of which of `callers` there is something to hear; it waits a little for the first.
+fn ready(callers: &[Caller]) -> anyhow::Result<Vec<bool>> {
+    let mut polled: Vec<PollFd<'_>> = callers
+        .iter()
+        .map(|it| PollFd::new(it.client.stream().as_fd(), PollFlags::POLLIN))
+        .collect();
+    wait_for(&mut polled, PollTimeout::from(50u8)).context("poll")?;
+    Ok(polled.iter().map(|it| it.any().unwrap_or(false)).collect())
+}
+
+pub(super) fn three_hundred(subject: &Subject) -> Outcome {
+    at_once(subject, 300)
+}
+
+pub(super) fn a_thousand(subject: &Subject) -> Outcome {
+    at_once(subject, 1000)
+}
+
+/// So many connect first, and then ask in the same moment.
+fn at_once(subject: &Subject, count: usize) -> Outcome {
+    let server = subject.start()?;
+    let mut callers = crowd(server.address(), count, ANSWER, "one of a crowd")?;
+    if callers.len() < count {
+        server.must_run()?;
+        let seen = format!("Of {count} clients, {} got in.", callers.len());
+        return fails(Symptom::QueueOverflowed, seen);
+    }
+    // Whoever reads for each of them has begun to.
+    thread::sleep(MOMENT);
+    for caller in &mut callers {
+        let _ = caller.say(&get(QUESTION));
+    }
+    if let Some(finding) = all_answered(&server, callers)? {
+        return Ok(finding);
+    }
+    match still_serves(&server, "the crowd")? {
+        Some(finding) => Ok(finding),
+        None => holds(format!("{count} clients asked at the same moment, and each was answered.")),
+    }
+}
+
+/// How many the server may hold, and how many more come.
+const PLACES: usize = 8;
+const MORE: usize = 20;
+
+pub(super) fn full(subject: &Subject) -> Outcome {
+    let server = subject.start_with(&["--max-connections", "8"])?;
+    if let Some(finding) = still_serves(&server, "its start")? {
+        return Ok(finding);
+    }
+    let request = get_and_close(QUESTION);
+    let (begin, end) = request.split_at(20);
+    let mut holders = Vec::new();
+    for _ in 0..PLACES {
+        let mut holder = Caller::connect(&server, "a holder")?;
+        holder.say(begin)?;
+        holders.push(holder);
+    }
+    thread::sleep(MOMENT);
+    let mut more = crowd(server.address(), MORE, PROMPT, "one too many")?;
+    for caller in &mut more {
+        caller.say(&request)?;
+    }
+    let time = Duration::from_millis(800);
+    let (cpu, spun) = spins(&server, time, time / 5)?;
+    if spun {
+        let seen = format!(
+            "With {PLACES} clients as the most it may have, and {MORE} more at the door, it used {} ms of \
+             CPU time in {}.",
+            cpu.as_millis(),
+            seconds(time)
+        );
+        return fails(Symptom::Spun, seen);
+    }
+    for holder in &mut holders {
+        let answer = holder.ask(end, ANSWER);
+        let story = "A client had its place, asked in it,";
+        if let Some(finding) = expect(&server, answer, ODD, story)? {
+            return Ok(finding);
+        }
+    }
+    drop(holders);
+    let (mut served, mut refused) = (0, 0);
+    for caller in &mut more {
+        match caller.answer(ANSWER) {
+            Ok(answer) if answer.is(ODD) => served += 1,
+            Ok(answer) if is_polite(&answer) => refused += 1,
+            other => {
+                let story = format!("{PLACES} were in, one more came, asked");
+                if let Some(finding) = expect(&server, other, ODD, &story)? {
+                    return Ok(finding);
+                }
+            }
+        }
+        let rest = caller.rest(ANSWER);
+        if !rest.is(b"") {
+            let seen = format!("One too many was answered, and heard after it {rest}.");
+            return fails(Symptom::Reset, seen);
+        }
+    }
+    holds(format!(
+        "{PLACES} were in and {MORE} more came: {served} waited and were answered, {refused} were refused."
+    ))
+}
+
+/// A refusal that says to come again.
+fn is_polite(answer: &Answer) -> bool {
+    answer.status == 503 && answer.closes()
+}
+
+/// How many stay, in steps, and after which it is first looked at what they cost.
+const IDLE: usize = 10_000;
+const STEP: usize = 500;
+const FIRST_LOOK: usize = 1000;
+
+/// What each may cost of the server's memory: a socket's is the kernel's and not counted here.
+const EACH_BYTES: usize = 2048;
+
+pub(super) fn idle(subject: &Subject) -> Outcome {
+    let limit = crate::sys::raise_descriptors();
+    if limit < u64::try_from(IDLE + STEP)? {
+        return Err(Trouble::Needs(format!(
+            "{} descriptors, and the hard limit is {limit} (ulimit -Hn)",
+            IDLE + STEP
+        )));
+    }
+    let server = subject.start_with(&["--idle-ms", "60000"])?;
+    // So that what is allocated once is there.
+    for _ in 0..20 {
+        if let Some(finding) = still_serves(&server, "its start")? {
+            return Ok(finding);
+        }
+    }
+    let before = server.resident_bytes()?;
+    let mut callers: Vec<Caller> = Vec::new();
+    let found = fill(&server, &mut callers, before);
+    // By a reset: the kernel is not to remember ten thousand connections for a minute.
+    let outcome = match found {
+        Ok(Some(finding)) => Ok(finding),
+        Ok(None) => asked(&server, &mut callers, before),
+        Err(trouble) => Err(trouble),
+    };
+    for caller in callers {
+        let _ = caller.client.reset();
+    }
+    outcome
+}
+
+/// Connects them, each of whom asks once and stays. A finding when that goes wrong, or costs too much.
+fn fill(
+    server: &Server,
+    callers: &mut Vec<Caller>,
+    before: usize,
+) -> Result<Option<Observation>, Trouble> {
+    while callers.len() < IDLE {
+        let mut step = crowd(server.address(), STEP, ANSWER, "one who stays")?;
+        let begin = callers.len();
+        for caller in &mut step {
+            let _ = caller.say(&get(QUESTION));
+        }
+        let arrived = step.len();
+        callers.append(&mut step);
+        for caller in &mut callers[begin..] {
+            match caller.answer(PROMPT) {
+                Ok(answer) if answer.is(ODD) => {}
+                Err(no) if no.heard.end == End::Open && no.wrong.is_none() => {
+                    return one_waits(server, callers, begin).map(Some);
+                }
+                other => return expect(server, other, ODD, "One who was to stay asked"),
+            }
+        }
+        if arrived < STEP {
+            let seen = format!("With {begin} idle clients, {arrived} of {STEP} more got in.");
+            return fails(Symptom::QueueOverflowed, seen).map(Some);
+        }
+        if callers.len() == FIRST_LOOK
+            && let Some(finding) = costs(server, callers.len(), before)?
+        {
+            return Ok(Some(finding));
+        }
+    }
+    costs(server, callers.len(), before)
+}
+
+/// Somebody was not answered beside those who stay: until they leave?
+fn one_waits(server: &Server, callers: &mut Vec<Caller>, answered: usize) -> Outcome {
+    let view = server.look().sentence(&[]);
+    let mut b = callers.pop().context("a client")?;
+    let story = format!(
+        "Beside a few idle clients (of {} who came), one had no answer {} later: {view}.",
+        answered.max(callers.len()),
+        seconds(PROMPT)
+    );
+    for caller in callers.drain(..) {
+        let _ = caller.client.reset();
+    }
+    if b.answer(ANSWER).is_ok_and(|it| it.is(ODD)) {
+        return fails(Symptom::StalledForEver, format!("{story} All left, and it was answered."));
+    }
+    fails(Symptom::Unanswered, format!("{story} All left, and it was not answered."))
+}
+
+/// The finding when `count` idle clients cost more memory than they may.
+fn costs(server: &Server, count: usize, before: usize) -> Result<Option<Observation>, Trouble> {
+    let each = server.resident_bytes()?.saturating_sub(before) / count;
+    if each <= EACH_BYTES {
+        return Ok(None);
+    }
+    let seen = format!(
+        "{count} idle clients cost {each} bytes of memory each, of {} processes and {} threads.",
+        server.processes().len(),
+        server.threads()?
+    );
+    fails(Symptom::MemoryGrew, seen).map(Some)
+}
+
+/// All are there: one of them asks, and one who comes.
+fn asked(server: &Server, callers: &mut [Caller], before: usize) -> Outcome {
+    let count = callers.len();
+    let cpu_of = |request: &[u8], caller: &mut Caller| -> Result<Answer, NoAnswer> {
+        caller.ask(request, PROMPT)
+    };
+    let answer = cpu_of(&get(QUESTION), &mut callers[count / 2]);
+    let story = format!("One of {count} idle clients asked");
+    if let Some(finding) = expect(server, answer, ODD, &story)? {
+        return Ok(finding);
+    }
+    let mut b = Caller::connect(server, "client B")?;
+    let answer = b.ask(&get_and_close(QUESTION), PROMPT);
+    let story = format!("Beside {count} idle clients a new one asked");
+    if let Some(finding) = expect(server, answer, ODD, &story)? {
+        return Ok(finding);
+    }
+    let lost = |caller: &mut Caller| !caller.client.is_held();
+    if let Some(at) = callers.iter_mut().position(lost) {
+        let no = NoAnswer { heard: callers[at].rest(Duration::ZERO), wrong: None };
+        let seen = format!("Of {count} idle clients, number {at} heard {no}.");
+        return fails(symptom(&no), seen);
+    }
+    let each = server.resident_bytes()?.saturating_sub(before) / count;
+    let settled = poll(PROMPT, || server.threads().is_ok());
+    debug_assert!(settled, "it runs");
+    holds(format!(
+        "{count} idle clients cost {each} bytes of memory each; one of them and a new one were answered."
+    ))
+}

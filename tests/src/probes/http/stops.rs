@@ -1,0 +1,183 @@
+//! The promises about how a server ends.
+
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::super::{ANSWER, LET_GO, PROMPT, holds, poll, seconds};
+use super::{Observation, ODD, Outcome, QUESTION, Subject, Trouble, expect, fails};
+use crate::http::{Caller, get};
+use crate::microscope;
+use crate::processes;
+use crate::server::{End, Server};
+use crate::verdicts::Symptom;
+
+/// Whom the server has when it is asked to stop.
+struct Clients {
+    /// One who has asked for what takes a second and a half.
+    slow: Caller,
+    /// One who has asked before, and now says nothing. `None` where one client is all it holds at once.
+    idle: Option<Caller>,
+    /// One who has sent the beginning of a request.
+    half: Option<Caller>,
+}
+
+const BEGIN: &[u8] = b"GET /parity/7 HTTP/1.1\r\nHo";
+const END: &[u8] = b"st: a\r\n\r\n";
+
+pub(super) fn in_flight(subject: &Subject) -> Outcome {
+    let mut server = subject.start()?;
+    let mut clients = match clients(&server)? {
+        Ok(clients) => clients,
+        Err(finding) => return Ok(finding),
+    };
+    let start = Instant::now();
+    server.signal(Signal::SIGTERM)?;
+    if let Some(finding) = while_it_stops(&server, &mut clients)? {
+        return Ok(finding);
+    }
+    let status = match server.wait(LET_GO) {
+        Ok(status) => status,
+        Err(_) => {
+            let view = server.look().sentence(&[]);
+            let seen = format!("It had answered all, and {} later it ran still: {view}.", seconds(LET_GO));
+            return fails(Symptom::WentOn, seen);
+        }
+    };
+    if !status.success() {
+        return fails(Symptom::Died, format!("Asked to stop, it ended with {status}."));
+    }
+    let held = if clients.idle.is_some() { "" } else { " (it holds one client at a time: no other)" };
+    holds(format!(
+        "Asked to stop, it refused new clients, answered those in flight{held}, and ended after {}.",
+        seconds(start.elapsed())
+    ))
+}
+
+/// The clients in their states, or the finding that one cannot be reached.
+fn clients(server: &Server) -> Result<Result<Clients, Observation>, Trouble> {
+    let mut idle = Caller::connect(server, "an idle client")?;
+    let answer = idle.ask(&get(QUESTION), ANSWER);
+    if let Some(finding) = expect(server, answer, ODD, "A client asked")? {
+        return Ok(Err(finding));
+    }
+    let mut half = Caller::connect(server, "a client with half a head")?;
+    let answer = half.ask(&get(QUESTION), PROMPT);
+    let (idle, half) = match answer {
+        Ok(_) => {
+            half.say(BEGIN)?;
+            (Some(idle), Some(half))
+        }
+        // It holds one client at a time.
+        Err(_) => (None, None),
+    };
+    let mut slow = Caller::connect(server, "a client in flight")?;
+    slow.say(&get("/slow/1500"))?;
+    let port = server.address().port();
+    for it in [Some(&slow), half.as_ref()].into_iter().flatten() {
+        let taken = || {
+            microscope::has_taken_in(server.pid(), port, it.client.address()) != Some(false)
+        };
+        poll(PROMPT, taken);
+    }
+    Ok(Ok(Clients { slow, idle, half }))
+}
+
+/// What each hears, while the slow answer is still due.
+fn while_it_stops(server: &Server, clients: &mut Clients) -> Result<Option<Observation>, Trouble> {
+    // In the order of what has to happen first: all of it before the slow answer.
+    if let Some(idle) = &mut clients.idle {
+        let rest = idle.rest(PROMPT);
+        if !rest.is(b"") {
+            let seen = format!("Asked to stop, it left an idle client, who heard {rest}.");
+            let symptom = if rest.end == End::Open { Symptom::HeldForEver } else { Symptom::Reset };
+            return fails(symptom, seen).map(Some);
+        }
+    }
+    let refuses = || {
+        TcpStream::connect_timeout(&server.address(), Duration::from_millis(100))
+            .is_err_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
+    if !poll(PROMPT, refuses) {
+        let seen = "Asked to stop, it let in new clients all the same.";
+        return fails(Symptom::WentOn, seen).map(Some);
+    }
+    if let Some(half) = &mut clients.half {
+        let answer = half.ask(END, PROMPT);
+        let story = "A client had sent half a head when the server was asked to stop, sent the rest,";
+        if let Some(finding) = last_answer(server, half, answer, story)? {
+            return Ok(Some(finding));
+        }
+    }
+    if !clients.slow.client.is_held() {
+        let rest = clients.slow.rest(Duration::ZERO);
+        if !rest.bytes.starts_with(b"HTTP/1.1 200 ") {
+            let seen = format!("Asked to stop, it left a client in flight, who heard {rest}.");
+            return fails(Symptom::Unanswered, seen).map(Some);
+        }
+        return Ok(None); // This machine is busy, and the answer has come meanwhile.
+    }
+    let answer = clients.slow.answer(LET_GO);
+    let story = "A client had asked for what takes a while when the server was asked to stop,";
+    last_answer(server, &mut clients.slow, answer, story)
+}
+
+/// An answer that says close, and then the end.
+fn last_answer(
+    server: &Server,
+    caller: &mut Caller,
+    answer: Result<crate::http::Answer, crate::http::NoAnswer>,
+    story: &str,
+) -> Result<Option<Observation>, Trouble> {
+    let answer = match answer {
+        Ok(answer) if answer.status == 200 => answer,
+        other => return expect(server, other, b"At last.\n", story),
+    };
+    if !answer.closes() {
+        let seen = format!("{story} and was not told that it was the last answer.");
+        return fails(Symptom::WrongAnswer, seen).map(Some);
+    }
+    let rest = caller.rest(PROMPT);
+    match rest.end {
+        End::Closed if rest.bytes.is_empty() => Ok(None),
+        _ => fails(Symptom::Reset, format!("{story} and heard after its answer {rest}.")).map(Some),
+    }
+}
+
+pub(super) fn second(subject: &Subject) -> Outcome {
+    let mut server = subject.start()?;
+    let mut slow = Caller::connect(&server, "a client in flight")?;
+    slow.say(&get("/slow/4500"))?;
+    let port = server.address().port();
+    poll(PROMPT, || microscope::has_taken_in(server.pid(), port, slow.client.address()) != Some(false));
+    let family = server.processes();
+    server.signal(Signal::SIGTERM)?;
+    if let Ok(status) = server.wait(Duration::from_millis(500)) {
+        let seen = format!("Asked to stop once, it left a client in flight and ended with {status}.");
+        return fails(Symptom::Unanswered, seen);
+    }
+    server.signal(Signal::SIGTERM)?;
+    let start = Instant::now();
+    let (ended, lives) = (server.wait(PROMPT), |it: &u32| {
+        processes::state(*it).is_some_and(|it| !matches!(it, 'Z' | 'X'))
+    });
+    let all_gone = poll(PROMPT, || !family.iter().any(lives));
+    let took = start.elapsed();
+    if ended.is_err() || !all_gone {
+        let left = family.iter().filter(|it| lives(it)).count();
+        let seen = format!(
+            "Asked to stop a second time, it went on: {} later {left} of {} processes ran still.",
+            seconds(took),
+            family.len()
+        );
+        for child in family.into_iter().skip(1) {
+            let child = nix::unistd::Pid::from_raw(child.cast_signed());
+            let _ = nix::sys::signal::kill(child, Signal::SIGKILL);
+        }
+        return fails(Symptom::WentOn, seen);
+    }
+    thread::sleep(Duration::from_millis(1));
+    holds(format!("Asked to stop a second time, it ended after {}.", seconds(took)))
+}
