@@ -1,5 +1,6 @@
 //! The table tells a story, and this proves it: each chapter mends something, no failure is forgotten,
-//! and every server and every folder has its column. The README shows the table, and shows it fresh.
+//! and every server and every folder has its column. The README shows the table, and that of chapter 07 its
+//! own, and both show it fresh.
 //!
 //! `UPDATE=1 cargo test -p contract --test table` writes the README's copy again.
 
@@ -8,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use contract::probes;
+use contract::verdicts::models::{HTTP, MODELS};
 use contract::verdicts::{self, BESIDE, CHAPTERS, Column, Row, TABLE, Verdict};
 
 /// The failures that no chapter mends yet: (the last chapter that fails, the row).
@@ -16,6 +18,9 @@ const OPEN: &[(&str, &str)] = &[];
 
 /// The folder whose program is no server: the load generator.
 const INSTRUMENT: &str = "00-stress";
+
+/// The folder whose program is eleven servers, with a table of their own.
+const ARENA: &str = "07-eleven-models";
 
 /// Between these two lines the README's copy stands.
 const MARKS: (&str, &str) = ("<!-- verdicts -->", "<!-- /verdicts -->");
@@ -39,6 +44,29 @@ fn every_row_and_every_column_has_its_own_name() {
     let columns: Vec<_> = verdicts::columns().map(|it| it.name).collect();
     none(twice("column", &columns));
     none(nowhere(&BESIDE));
+    let rows: Vec<_> = HTTP.rows.iter().map(|it| it.name).collect();
+    none(twice("row", &rows));
+    // A column is found by its name alone, in whichever table it is.
+    let models = MODELS.iter().map(|it| it.name);
+    none(twice("column", &columns.into_iter().chain(models).collect::<Vec<_>>()));
+}
+
+#[test]
+fn every_row_of_the_models_has_its_probe() {
+    let rows: Vec<_> = HTTP.rows.iter().map(|it| it.name).collect();
+    let probes: Vec<_> = probes::http::names().collect();
+    assert_eq!(rows, probes, "models.rs has the rows, probes/http.rs has the probes, in one order");
+}
+
+#[test]
+fn what_one_model_breaks_another_keeps() {
+    none(kept_by_nobody(HTTP.rows, &MODELS));
+}
+
+#[test]
+fn the_readme_of_the_models_shows_their_table() {
+    let path = root().join("chapters").join(ARENA).join("README.md");
+    fresh(&path, |text| with_matrix(text, &models(HTTP.rows)));
 }
 
 #[test]
@@ -133,6 +161,14 @@ fn forgotten(table: &[Row], open: &[(&str, &str)]) -> Vec<String> {
     problems
 }
 
+/// The rows that every one of `columns` breaks: the way of waiting is not to blame.
+fn kept_by_nobody(table: &[Row], columns: &[Column]) -> Vec<String> {
+    let broken = table.iter().filter(|row| columns.iter().all(|it| fails(row, it.name)));
+    broken
+        .map(|row| format!("{}: no model keeps it: what is it to be kept by?", row.name))
+        .collect()
+}
+
 /// The names that stand in `names` more than once.
 fn twice(kind: &str, names: &[&str]) -> Vec<String> {
     let mut seen = BTreeSet::new();
@@ -173,7 +209,7 @@ fn chapters() -> Vec<Chapter> {
     let folders = folders.map(|it| it.expect("an entry of chapters").path());
     let numbered = folders.filter(|it| {
         let name = it.file_name().expect("an entry has a name").to_string_lossy();
-        name.starts_with(|it: char| it.is_ascii_digit()) && name != INSTRUMENT
+        name.starts_with(|it: char| it.is_ascii_digit()) && name != INSTRUMENT && name != ARENA
     });
     numbered
         .map(|folder| {
@@ -211,6 +247,35 @@ fn both(table: &[Row]) -> String {
         matrix(table, &CHAPTERS),
         matrix(&short, &BESIDE)
     )
+}
+
+/// The models as letters, since eleven columns of sentences are no table.
+fn models(table: &[Row]) -> String {
+    let mut lines = Vec::new();
+    let heads = (1..=MODELS.len()).map(|it| format!(" {it} |"));
+    lines.push(format!("| a good server … |{}", heads.collect::<String>()));
+    lines.push(format!("|---|{}", ":-:|".repeat(MODELS.len())));
+    let mut used = Vec::new();
+    for row in table {
+        let cells = MODELS.iter().map(|it| row.cell(it.name).expect("a model of the table"));
+        let letters = cells.map(|it| match it {
+            Verdict::Holds => " · |".to_owned(),
+            Verdict::Fails(symptom) => {
+                used.push(symptom);
+                format!(" **{}** |", symptom.letter())
+            }
+        });
+        lines.push(format!("| {} (`{}`) |{}", row.promise, row.name, letters.collect::<String>()));
+    }
+    lines.push(String::new());
+    used.sort_by_key(|it| it.letter());
+    used.dedup();
+    let used = used.iter().map(|it| format!("**{}** fails: {it}", it.letter()));
+    lines.push(format!("A dot: holds. {}.", used.collect::<Vec<_>>().join("; ")));
+    lines.push(String::new());
+    let numbered = MODELS.iter().enumerate();
+    lines.extend(numbered.map(|(at, it)| format!("{}. `{}`: {}", at + 1, it.name, it.about)));
+    lines.join("\n") + "\n"
 }
 
 /// The rows of `table` for some of its columns, as a Markdown table and a list of what the columns are.
@@ -325,6 +390,14 @@ mod checks {
         let told = format!("nothing_leaks: {last} breaks it");
         assert!(problems[0].starts_with(&told), "{problems:?}");
         assert_eq!(forgotten(&table, &[(last, "nothing_leaks")]), [""; 0]);
+    }
+
+    #[test]
+    fn a_row_that_no_model_keeps_is_told() {
+        let mut row = HTTP.rows[0];
+        row.cells = &[Verdict::Fails(Symptom::Late); MODELS.len()];
+        assert_eq!(kept_by_nobody(&[row], &MODELS).len(), 1);
+        assert_ne!(models(&[row]), models(&HTTP.rows[..1]), "a cell turned over does not show");
     }
 
     #[test]

@@ -85,7 +85,9 @@ pub fn parse(bytes: &[u8], to_head: bool) -> Result<Option<(Answer, usize)>, Str
     let mut answer = Answer { status, fields, body: Vec::new() };
     let has_body = !to_head && status != 204 && status != 304 && status >= 200;
     let length = match answer.field("Content-Length") {
-        Some(length) if has_body => length.parse().map_err(|_| "its Content-Length is no number")?,
+        Some(length) if has_body => {
+            length.parse().map_err(|_| "its Content-Length is no number")?
+        }
         None if has_body => return Err("it has no Content-Length".into()),
         _ => 0,
     };

@@ -8,9 +8,9 @@
 pub mod build;
 pub mod exercise;
 pub mod harness;
+pub mod http;
 pub mod inject;
 pub mod microscope;
-pub mod http;
 pub mod probes;
 pub mod processes;
 pub mod server;

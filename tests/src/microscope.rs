@@ -77,9 +77,7 @@ pub fn look_at(pids: &[u32], port: u16) -> View {
     let calls: Vec<_> = pids
         .iter()
         .flat_map(|&pid| processes::tasks(pid).into_iter().map(move |id| (pid, id)))
-        .map(|(pid, id)| {
-            (pid, id, fs::read_to_string(format!("/proc/{pid}/task/{id}/syscall")))
-        })
+        .map(|(pid, id)| (pid, id, fs::read_to_string(format!("/proc/{pid}/task/{id}/syscall"))))
         .collect();
     let sockets = sockets(pids.first().copied().unwrap_or(0), port);
     let mut refused = None;

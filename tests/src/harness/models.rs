@@ -71,13 +71,16 @@ fn plan(exe: &str) -> Result<Plan, String> {
         let Ok(name) = env::var(variable) else { return Ok(None) };
         let known = MODELS.map(|it| it.name).join(", ");
         let found = MODELS.into_iter().find(|it| it.name == name);
-        found.map(Some).ok_or(format!("{variable}={name}: there is no such model; there are {known}"))
+        found
+            .map(Some)
+            .ok_or(format!("{variable}={name}: there is no such model; there are {known}"))
     };
     let (only, expected) = (named("MODEL")?, named("EXPECT")?);
     let tried = MODELS.into_iter().filter(|it| only.is_none_or(|only| only == *it));
     let tried = tried.map(|it| {
         let held_to = expected.unwrap_or(it).name;
-        let subject = Subject { program: it.program(&exe), calls_per_answer: calls_per_answer(held_to) };
+        let subject =
+            Subject { program: it.program(&exe), calls_per_answer: calls_per_answer(held_to) };
         (it, held_to, subject)
     });
     Ok(Plan { tried: tried.collect(), findings: Arc::default(), room: Arc::new(Room::new(ROOM)) })

@@ -91,6 +91,9 @@ pub fn run(row: &str, subject: &Subject) -> Outcome {
 /// Two seconds of patience, with a request and with a silent connection.
 const IMPATIENT: [&str; 4] = ["--patience-ms", "2000", "--idle-ms", "2000"];
 
+/// Enough workers for a pool to hold the few clients of a probe at once.
+const FOUR: [&str; 2] = ["--workers", "4"];
+
 /// `GET /parity/7`, and the body of its answer.
 const QUESTION: &str = "/parity/7";
 const ODD: &[u8] = b"Odd\n";

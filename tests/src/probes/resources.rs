@@ -210,7 +210,11 @@ pub(super) fn restart(exe: &Path) -> Outcome {
 }
 
 /// The CPU time that it uses in `time`, and whether that is more than `most` or it wanted most of the time.
-pub(super) fn spins(server: &Server, time: Duration, most: Duration) -> anyhow::Result<(Duration, bool)> {
+pub(super) fn spins(
+    server: &Server,
+    time: Duration,
+    most: Duration,
+) -> anyhow::Result<(Duration, bool)> {
     let (cpu, wanted) = (server.cpu_time()?, server.wanted_time()?);
     thread::sleep(time);
     let (cpu, wanted) = (server.cpu_time()? - cpu, server.wanted_time()?.saturating_sub(wanted));

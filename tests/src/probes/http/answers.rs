@@ -4,9 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::{ANSWER, holds};
-use super::{
-    MOMENT, ODD, Outcome, QUESTION, Subject, expect, fails, meanwhile, symptom,
-};
+use super::{MOMENT, ODD, Outcome, QUESTION, Subject, expect, fails, meanwhile, symptom};
 use crate::http::{Answer, Caller, NoAnswer, get, get_and_close};
 use crate::server::{End, Server};
 use crate::verdicts::Symptom;
@@ -97,7 +95,13 @@ pub(super) fn any_split(subject: &Subject) -> Outcome {
             ],
             b"hello",
         ),
-        (&["GET /parity/7 HTTP/1.1\r\nHost: a\r\n\r\nGET /pa", "rity/8 HTTP/1.1\r\nHost: a\r\n\r\n"], ODD),
+        (
+            &[
+                "GET /parity/7 HTTP/1.1\r\nHost: a\r\n\r\nGET /pa",
+                "rity/8 HTTP/1.1\r\nHost: a\r\n\r\n",
+            ],
+            ODD,
+        ),
     ];
     let server = subject.start()?;
     let mut caller = Caller::connect(&server, "a client")?;
@@ -193,7 +197,8 @@ pub(super) fn pipelined(subject: &Subject) -> Outcome {
         let all = bodies.len();
         for (at, body) in bodies.into_iter().enumerate() {
             let answer = caller.answer(ANSWER);
-            let story = format!("A client sent {all} requests in one write, waited for number {at},");
+            let story =
+                format!("A client sent {all} requests in one write, waited for number {at},");
             if let Some(finding) = expect(&server, answer, body, &story)? {
                 return Ok(finding);
             }
@@ -227,7 +232,9 @@ fn thousand_deep(server: &Server, mut caller: Caller) -> Outcome {
         let told = match answer {
             Ok(answer) if answer.status == 200 && answer.body.len() == at => continue,
             Ok(answer) => (Symptom::WrongAnswer, answer.to_string()),
-            Err(no) => (symptom(&no), format!("{} bytes, {:?}", no.heard.bytes.len(), no.heard.end)),
+            Err(no) => {
+                (symptom(&no), format!("{} bytes, {:?}", no.heard.bytes.len(), no.heard.end))
+            }
         };
         let asleep = meanwhile(server, End::Open);
         return fails(
@@ -276,7 +283,8 @@ pub(super) fn refusal(subject: &Subject) -> Outcome {
             (End::Closed, _) => continue,
         };
         let sent = sent.map_or_else(|it| format!(" (sending failed: {it})"), |()| String::new());
-        let seen = format!("{story} was refused with {statuses:?}, and heard after it {rest}{sent}.");
+        let seen =
+            format!("{story} was refused with {statuses:?}, and heard after it {rest}{sent}.");
         return fails(wrong, seen);
     }
     holds("Requests that still arrived were refused, and the refusal was heard to its end.")
@@ -310,9 +318,15 @@ pub(super) fn large_answer(subject: &Subject) -> Outcome {
         Ok(answer) => return fails(Symptom::WrongAnswer, format!("{story} and heard {answer}.")),
         Err(NoAnswer { heard, wrong }) => {
             let asleep = meanwhile(&server, heard.end);
-            let seen = format!("{story} and heard {} bytes and then {:?} {wrong:?}.{asleep}",
-                heard.bytes.len(), heard.end);
-            return fails(if heard.end == End::Reset { Symptom::Reset } else { Symptom::Unanswered }, seen);
+            let seen = format!(
+                "{story} and heard {} bytes and then {:?} {wrong:?}.{asleep}",
+                heard.bytes.len(),
+                heard.end
+            );
+            return fails(
+                if heard.end == End::Reset { Symptom::Reset } else { Symptom::Unanswered },
+                seen,
+            );
         }
     }
     let answer = caller.answer(ANSWER);

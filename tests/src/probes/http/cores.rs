@@ -10,8 +10,8 @@ use crate::processes;
 use crate::server::Server;
 use crate::verdicts::Symptom;
 
-/// How many clients are connected at once: fewer than any pool has workers.
-const KEPT: usize = 2;
+/// How many stay connected while the next one asks: fewer than any pool has workers.
+const KEPT: usize = 1;
 
 pub(super) fn every_core(subject: &Subject) -> Outcome {
     let cores = cores()?;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll as wait_for};
 
 use super::super::resources::spins;
-use super::super::{ANSWER, PROMPT, TO_SLEEP, holds, poll, seconds};
+use super::super::{ANSWER, PROMPT, TO_SLEEP, holds, seconds};
 use super::{
     MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, fails, meanwhile,
     still_serves, symptom,
@@ -157,14 +157,13 @@ pub(super) fn full(subject: &Subject) -> Outcome {
         );
         return fails(Symptom::Spun, seen);
     }
-    for holder in &mut holders {
+    for mut holder in holders {
         let answer = holder.ask(end, ANSWER);
         let story = "A client had its place, asked in it,";
         if let Some(finding) = expect(&server, answer, ODD, story)? {
             return Ok(finding);
         }
     }
-    drop(holders);
     let (mut served, mut refused) = (0, 0);
     for caller in &mut more {
         match caller.answer(ANSWER) {
@@ -302,10 +301,7 @@ fn costs(server: &Server, count: usize, before: usize) -> Result<Option<Observat
 /// All are there: one of them asks, and one who comes.
 fn asked(server: &Server, callers: &mut [Caller], before: usize) -> Outcome {
     let count = callers.len();
-    let cpu_of = |request: &[u8], caller: &mut Caller| -> Result<Answer, NoAnswer> {
-        caller.ask(request, PROMPT)
-    };
-    let answer = cpu_of(&get(QUESTION), &mut callers[count / 2]);
+    let answer = callers[count / 2].ask(&get(QUESTION), PROMPT);
     let story = format!("One of {count} idle clients asked");
     if let Some(finding) = expect(server, answer, ODD, &story)? {
         return Ok(finding);
@@ -323,8 +319,6 @@ fn asked(server: &Server, callers: &mut [Caller], before: usize) -> Outcome {
         return fails(symptom(&no), seen);
     }
     let each = server.resident_bytes()?.saturating_sub(before) / count;
-    let settled = poll(PROMPT, || server.threads().is_ok());
-    debug_assert!(settled, "it runs");
     holds(format!(
         "{count} idle clients cost {each} bytes of memory each; one of them and a new one were answered."
     ))

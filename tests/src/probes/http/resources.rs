@@ -109,7 +109,9 @@ pub(super) fn idle(subject: &Subject) -> Outcome {
         return Ok(finding);
     }
     let mut woke_up = 0;
-    for said in [Vec::new(), vec![b"".to_vec(), b"GET / HT".to_vec(), get(QUESTION), get("/slow/5000")]] {
+    for said in
+        [Vec::new(), vec![b"".to_vec(), b"GET / HT".to_vec(), get(QUESTION), get("/slow/5000")]]
+    {
         let mut holders: Vec<Client> = Vec::new();
         let held = said.len();
         for bytes in said {
@@ -168,7 +170,8 @@ pub(super) fn restart(subject: &Subject) -> Outcome {
         let gone = poll(PROMPT, || left() == 0);
         let restarted = Server::start_program_at(&program, &address.to_string());
         if !gone {
-            let seen = format!("{} after {signal}, {} of its children went on.", seconds(PROMPT), left());
+            let seen =
+                format!("{} after {signal}, {} of its children went on.", seconds(PROMPT), left());
             for child in children.into_iter().filter(lives) {
                 let child = nix::unistd::Pid::from_raw(child.cast_signed());
                 let _ = nix::sys::signal::kill(child, Signal::SIGKILL);

@@ -87,12 +87,7 @@ fn observe_once(
 }
 
 /// B was not served promptly: who had to go before it was?
-fn who_had_to_go(
-    server: &Server,
-    mut holders: Vec<Client>,
-    mut b: Caller,
-    story: &str,
-) -> Outcome {
+fn who_had_to_go(server: &Server, mut holders: Vec<Client>, mut b: Caller, story: &str) -> Outcome {
     let mut names = vec![(b.client.name, b.client.address())];
     if let [a] = &holders[..] {
         names.push((a.name, a.address()));
@@ -134,7 +129,8 @@ fn who_had_to_go(
                     fails(Symptom::StalledForItsPatience, seen)
                 }
                 Ok(answer) if answer.is(ODD) => {
-                    let seen = format!("{story} They let go after {waited}, and only then was B served.");
+                    let seen =
+                        format!("{story} They let go after {waited}, and only then was B served.");
                     fails(Symptom::StalledForEver, seen)
                 }
                 Ok(answer) => {
@@ -273,7 +269,10 @@ fn who_had_to_read(server: &Server, a: Caller, mut b: Caller, story: &str) -> Ou
     }
     drop(a);
     if b.answer(ANSWER).is_ok_and(|it| it.is(ODD)) {
-        return fails(Symptom::StalledForEver, format!("{story} A left, and only then B was served."));
+        return fails(
+            Symptom::StalledForEver,
+            format!("{story} A left, and only then B was served."),
+        );
     }
     fails(Symptom::Unanswered, format!("{story} A left, and still B heard nothing."))
 }
@@ -289,10 +288,14 @@ pub(super) fn greedy(subject: &Subject) -> Outcome {
     let greedy = server.connect("client A")?;
     let socket = greedy.stream().try_clone().context("dup")?;
     let (answered, goes_on) = (AtomicUsize::new(0), AtomicBool::new(true));
+    let batch = get(QUESTION).repeat(512);
     thread::scope(|scope| {
-        let batch = get(QUESTION).repeat(512);
         scope.spawn(|| {
-            while goes_on.load(Ordering::Relaxed) && (&socket).write_all(&batch).is_ok() {}
+            while goes_on.load(Ordering::Relaxed) {
+                if (&socket).write_all(&batch).is_err() {
+                    break;
+                }
+            }
         });
         scope.spawn(|| {
             let mut bytes = vec![0; 1 << 16];

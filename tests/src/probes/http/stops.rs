@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::super::{ANSWER, LET_GO, PROMPT, holds, poll, seconds};
-use super::{Observation, ODD, Outcome, QUESTION, Subject, Trouble, expect, fails};
+use super::{FOUR, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, fails};
 use crate::http::{Caller, get};
 use crate::microscope;
 use crate::processes;
@@ -28,7 +28,7 @@ const BEGIN: &[u8] = b"GET /parity/7 HTTP/1.1\r\nHo";
 const END: &[u8] = b"st: a\r\n\r\n";
 
 pub(super) fn in_flight(subject: &Subject) -> Outcome {
-    let mut server = subject.start()?;
+    let mut server = subject.start_with(&FOUR)?;
     let mut clients = match clients(&server)? {
         Ok(clients) => clients,
         Err(finding) => return Ok(finding),
@@ -42,14 +42,16 @@ pub(super) fn in_flight(subject: &Subject) -> Outcome {
         Ok(status) => status,
         Err(_) => {
             let view = server.look().sentence(&[]);
-            let seen = format!("It had answered all, and {} later it ran still: {view}.", seconds(LET_GO));
+            let seen =
+                format!("It had answered all, and {} later it ran still: {view}.", seconds(LET_GO));
             return fails(Symptom::WentOn, seen);
         }
     };
     if !status.success() {
         return fails(Symptom::Died, format!("Asked to stop, it ended with {status}."));
     }
-    let held = if clients.idle.is_some() { "" } else { " (it holds one client at a time: no other)" };
+    let held =
+        if clients.idle.is_some() { "" } else { " (it holds one client at a time: no other)" };
     holds(format!(
         "Asked to stop, it refused new clients, answered those in flight{held}, and ended after {}.",
         seconds(start.elapsed())
@@ -77,9 +79,8 @@ fn clients(server: &Server) -> Result<Result<Clients, Observation>, Trouble> {
     slow.say(&get("/slow/1500"))?;
     let port = server.address().port();
     for it in [Some(&slow), half.as_ref()].into_iter().flatten() {
-        let taken = || {
-            microscope::has_taken_in(server.pid(), port, it.client.address()) != Some(false)
-        };
+        let taken =
+            || microscope::has_taken_in(server.pid(), port, it.client.address()) != Some(false);
         poll(PROMPT, taken);
     }
     Ok(Ok(Clients { slow, idle, half }))
@@ -106,7 +107,8 @@ fn while_it_stops(server: &Server, clients: &mut Clients) -> Result<Option<Obser
     }
     if let Some(half) = &mut clients.half {
         let answer = half.ask(END, PROMPT);
-        let story = "A client had sent half a head when the server was asked to stop, sent the rest,";
+        let story =
+            "A client had sent half a head when the server was asked to stop, sent the rest,";
         if let Some(finding) = last_answer(server, half, answer, story)? {
             return Ok(Some(finding));
         }
@@ -151,11 +153,14 @@ pub(super) fn second(subject: &Subject) -> Outcome {
     let mut slow = Caller::connect(&server, "a client in flight")?;
     slow.say(&get("/slow/4500"))?;
     let port = server.address().port();
-    poll(PROMPT, || microscope::has_taken_in(server.pid(), port, slow.client.address()) != Some(false));
+    poll(PROMPT, || {
+        microscope::has_taken_in(server.pid(), port, slow.client.address()) != Some(false)
+    });
     let family = server.processes();
     server.signal(Signal::SIGTERM)?;
     if let Ok(status) = server.wait(Duration::from_millis(500)) {
-        let seen = format!("Asked to stop once, it left a client in flight and ended with {status}.");
+        let seen =
+            format!("Asked to stop once, it left a client in flight and ended with {status}.");
         return fails(Symptom::Unanswered, seen);
     }
     server.signal(Signal::SIGTERM)?;
