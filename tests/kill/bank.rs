@@ -133,7 +133,7 @@ fn judgements(of: &Bank, bank: &[Wrong], columns: Vec<Column>, matrix: String) -
     };
     let named = bank.iter().map(|it| (it.name.clone(), it.named[0].0)).collect();
     let again = columns.clone();
-    vec![
+    let mut all = vec![
         judge(
             "every_row_is_broken_by_some_wrong_server",
             Box::new(move || no_empty_row(&table, &columns)),

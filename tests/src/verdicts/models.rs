@@ -10,7 +10,6 @@ use super::{Column, Row, Table};
 /// The eleven models.
 pub const HTTP: Table = Table { columns: &MODELS, rows: &ROWS };
 
-// ANCHOR: models
 /// The models, as `ch07 --model` names them.
 pub const MODELS: [Column; 11] = [
     Column { name: "iterative", about: "one client at a time" },
@@ -25,7 +24,6 @@ pub const MODELS: [Column; 11] = [
     Column { name: "multireactor", about: "a loop for each core" },
     Column { name: "io-uring", about: "a ring for each core" },
 ];
-// ANCHOR_END: models
 
 /// The system calls that the model called `name` may make for each answer where 64 connections ask at once:
 /// a ring asks for all of it in one call; a loop makes a receive and a send for each, and one wait for
@@ -48,7 +46,6 @@ const C: Verdict = Fails(OneCore);
 /// What it holds for a client is a stack or a process.
 const M: Verdict = Fails(MemoryGrew);
 
-// ANCHOR: http
 /// The promises, those about the answers first, then those about who waits for whom.
 #[rustfmt::skip]
 pub const ROWS: [Row; 28] = [
@@ -110,7 +107,6 @@ pub const ROWS: [Row; 28] = [
     row("few_system_calls_per_answer", "answers many who ask at once with few system calls",
         &[H, H, H, H, H,  H, H, H, H, H, H]),
 ];
-// ANCHOR_END: http
 
 const fn row(name: &'static str, promise: &'static str, cells: &'static [Verdict]) -> Row {
     Row::of(&MODELS, name, promise, cells)
