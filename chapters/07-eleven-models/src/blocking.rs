@@ -234,3 +234,17 @@ fn timeout(clock: &Clock, wake_at_ms: Option<u64>) -> PollTimeout {
     let left_us = clock.until(wake_at_ms).as_micros();
     PollTimeout::from(u16::try_from(left_us.div_ceil(1000)).unwrap_or(u16::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_set_again_only_when_the_socket_would_sleep_too_long() {
+        assert!(is_too_long(UNSET, 3_600_000));
+        assert!(!is_too_long(15_000, 15_000)); // The next request of an idle client.
+        assert!(is_too_long(15_000, 6_000)); // Half a head has come.
+        assert!(!is_too_long(6_000, 15_000)); // And then an answer has gone: it wakes early once.
+        assert!(is_too_long(2, 1));
+    }
+}

@@ -122,3 +122,32 @@ impl Drop for Place {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nix::poll::{PollFd, PollFlags, poll};
+
+    use super::*;
+
+    fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
+        poll(&mut [PollFd::new(descriptor, PollFlags::POLLIN)], 0_u8) == Ok(1)
+    }
+
+    #[test]
+    fn whoever_leaves_makes_room_also_by_a_panic() {
+        let crowd = Crowd::new(1).unwrap();
+        let mut place = crowd.place();
+        assert_eq!(crowd.inside(), 1);
+        assert!(!is_readable(crowd.room()));
+        let thread = std::thread::spawn(move || {
+            place.take();
+            std::panic::resume_unwind(Box::new("the thread ends as it should not"));
+        });
+        thread.join().unwrap_err();
+        assert!(is_readable(crowd.room()));
+        crowd.note_room();
+        assert!(!is_readable(crowd.room()));
+        assert_eq!(crowd.inside(), 0);
+        assert!(crowd.people().threads.is_empty());
+    }
+}

@@ -188,3 +188,16 @@ fn refused(call: &str, address: SocketAddr, errno: Errno) -> anyhow::Error {
     };
     anyhow!("{call}({address}): {errno}: {remedy}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_as_many_bytes_as_it_says() {
+        let text = std::str::from_utf8(BUSY).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
+        assert!(head.lines().all(|line| !line.starts_with(' ')), "{head}");
+    }
+}

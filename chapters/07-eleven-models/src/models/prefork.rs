@@ -54,6 +54,10 @@ impl Model for Prefork {
             birth_at_ms: 0,
         };
         house.fill().context("fork: no process can be made: see `ulimit -u`")?;
+        if house.children.len() < house.places {
+            let (born, places) = (house.children.len(), house.places);
+            options::say(format_args!("ch07: {born} of {places} processes: see `ulimit -u`"));
+        }
         net::announce(&house.listener)?;
         loop {
             let is_short = house.children.len() < house.places;

@@ -1,13 +1,16 @@
 //! A thread for each connection: a client waits for nobody but the kernel's scheduler. What it costs is a
 //! stack for each, in the process and in the kernel, and a thread's making and ending for each connection.
 
+use std::hint::black_box;
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 
 use anyhow::Context;
 use http::OddEven;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use crate::blocking::{self, Desk};
 use crate::clock::Clock;
@@ -23,6 +26,11 @@ const STACK_BYTES: usize = 128 * 1024;
 
 /// Each thread has a buffer of its own, and most of them are idle.
 const READ_BYTES: usize = 4 * 1024;
+
+/// Address space that has to be left, where that is limited, before a thread is made: what a thread
+/// allocates before it has begun ends the whole process when there is none. So large a block is always a
+/// mapping of its own, which takes from what is left and not from what is kept.
+const SPARE_BYTES: usize = 40 * 1024 * 1024;
 
 /// A thread for each connection.
 pub struct ThreadPerConnection;
@@ -44,7 +52,15 @@ impl Model for ThreadPerConnection {
         blocking::inherit(&listener, &config.limits)?;
         net::announce(&listener)?;
         let door = Door::new(listener, config.connections_max);
-        let mut house = House { door, crowd, clock: Clock::new(), config: config.clone(), app };
+        let (space, _) = getrlimit(Resource::RLIMIT_AS).context("getrlimit(RLIMIT_AS)")?;
+        let mut house = House {
+            door,
+            crowd,
+            clock: Clock::new(),
+            config: config.clone(),
+            app,
+            is_space_limited: space != RLIM_INFINITY,
+        };
         loop {
             let is_open = house.door.is_open(house.crowd.inside(), house.clock.now_ms());
             let listener = house.door.listener().context("the door is open until the end")?;
@@ -76,6 +92,7 @@ struct House {
     clock: Clock,
     config: Config,
     app: OddEven,
+    is_space_limited: bool,
 }
 
 impl House {
@@ -88,19 +105,29 @@ impl House {
         };
         // Both have it: without a thread it is ours to refuse. The last one to let go closes it.
         let client = Arc::new(client);
-        let (mut place, theirs) = (self.crowd.place(), Arc::clone(&client));
-        let (config, app) = (self.config.clone(), self.app);
-        let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-            place.take();
-            let mut desk = Desk::new(&config, app, READ_BYTES);
-            blocking::converse(&theirs, &mut desk, || {});
-        });
-        if thread.is_err() {
+        if self.start(Arc::clone(&client)).is_err() {
             // No thread for this one. It is told so at once, as is the next: nobody waits for what may never
             // come, and since each turn takes a client from the queue, this is no spin.
             net::refuse(&client);
         }
         Ok(true)
+    }
+
+    /// Makes the thread of `client`.
+    fn start(&self, client: Arc<OwnedFd>) -> io::Result<()> {
+        if self.is_space_limited {
+            let mut spare = Vec::<u8>::new();
+            spare.try_reserve_exact(SPARE_BYTES)?;
+            drop(black_box(spare)); // Or the compiler would see that nobody uses it.
+        }
+        let (mut place, config, app) = (self.crowd.place(), self.config.clone(), self.app);
+        let thread = thread::Builder::new().stack_size(STACK_BYTES);
+        let started = thread.spawn(move || {
+            place.take();
+            let mut desk = Desk::new(&config, app, READ_BYTES);
+            blocking::converse(&client, &mut desk, || {});
+        });
+        started.map(drop)
     }
 
     /// All who have come until now. There may be no end of those who come meanwhile, so that it ends after

@@ -111,7 +111,10 @@ fn hire(
                 return Err(error).context("no thread can be made: see `ulimit -u`");
             }
             Err(error) => {
-                options::say(format_args!("ch07: {hired} of {} threads: {error}", config.pool));
+                options::say(format_args!(
+                    "ch07: {hired} of {} threads: see `ulimit -u`: {error}",
+                    config.pool
+                ));
                 break;
             }
         }
@@ -251,3 +254,59 @@ impl Queue {
     }
 }
 // ANCHOR_END: queue
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use http::Limits;
+
+    use super::*;
+
+    fn queue(connections_max: usize) -> Arc<Queue> {
+        let limits = Limits { head_patience_ms: 100, ..Limits::default() };
+        let config = Config {
+            workers: 1,
+            pool: 1,
+            backlog: 1024,
+            limits,
+            drain_ms: 1,
+            connections_max,
+            batch_wait_us: 0,
+        };
+        Queue::new(&config).unwrap()
+    }
+
+    #[test]
+    fn who_has_waited_too_long_is_told_so_and_nobody_else() {
+        let queue = queue(10);
+        let (mut first, theirs) = UnixStream::pair().unwrap();
+        queue.push(theirs.into(), 0);
+        let (_second, theirs) = UnixStream::pair().unwrap();
+        queue.push(theirs.into(), 1);
+        assert_eq!(queue.look().late_at_ms, Some(100));
+        queue.refuse_late(99);
+        assert_eq!(queue.look().inside, 2);
+        queue.refuse_late(100);
+        assert_eq!(queue.look().inside, 1);
+        let mut told = String::new();
+        first.read_to_string(&mut told).unwrap();
+        assert!(told.starts_with("HTTP/1.1 503 "), "{told}");
+    }
+
+    #[test]
+    fn whom_a_thread_serves_takes_room_until_it_has_gone() {
+        let queue = queue(1);
+        let (_client, theirs) = UnixStream::pair().unwrap();
+        queue.push(theirs.into(), 0);
+        assert!(!queue.look().has_room);
+        assert!(queue.pop().is_some());
+        assert!(!queue.look().has_room);
+        queue.done();
+        assert!(queue.look().has_room);
+        assert_eq!(queue.room.read(), Ok(2)); // Told each time that somebody may wait for it.
+        queue.close();
+        assert!(queue.pop().is_none());
+    }
+}
