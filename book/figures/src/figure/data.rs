@@ -72,7 +72,7 @@ pub struct Spread {
 }
 
 /// What an experiment chooses: rows that differ in one of these are no repeats of each other.
-const CHOSEN: [&str; 9] = [
+const CHOSEN: [&str; 13] = [
     "experiment",
     "server",
     "link",
