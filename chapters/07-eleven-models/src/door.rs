@@ -42,11 +42,25 @@ impl Door {
     ///
     /// When nobody can be accepted ever again.
     pub fn accept(&mut self, inside: usize, now_ms: u64) -> anyhow::Result<Vec<OwnedFd>> {
+        self.accept_at_most(self.connections_max.saturating_sub(inside), inside, now_ms)
+    }
+
+    /// The same, for doors that share their places.
+    ///
+    /// # Errors
+    ///
+    /// When nobody can be accepted ever again.
+    pub fn accept_at_most(
+        &mut self,
+        most: usize,
+        inside: usize,
+        now_ms: u64,
+    ) -> anyhow::Result<Vec<OwnedFd>> {
         let mut clients = Vec::new();
         let Some(listener) = &self.listener else { return Ok(clients) };
         self.has_more = true;
         for _ in 0..ACCEPTS_MAX {
-            if inside + clients.len() >= self.connections_max {
+            if clients.len() >= most {
                 break;
             }
             match net::accept(listener, SockFlag::SOCK_NONBLOCK)? {

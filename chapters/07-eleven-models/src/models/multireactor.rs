@@ -79,6 +79,7 @@ impl Model for Multireactor {
     }
     // ANCHOR_END: start
 }
+
 /// What the reactors have in common.
 struct Shared<'a> {
     config: &'a Config,
@@ -113,7 +114,6 @@ impl Shared<'_> {
             door: Door::new(listener, self.config.connections_max),
             is_watched: true,
             places: &self.places,
-            connections_max: self.config.connections_max,
             clients: Slots::new(),
             timers: Timers::new(),
             desk: Desk::new(Core::new(self.config.limits, self.app)),
@@ -176,7 +176,6 @@ struct House<'a> {
     is_watched: bool,
     /// How many clients may still come in, here or to another reactor.
     places: &'a AtomicUsize,
-    connections_max: usize,
     clients: Slots<Client>,
     timers: Timers,
     desk: Desk,
@@ -219,13 +218,14 @@ impl House<'_> {
 
     // ANCHOR: accept
     /// Who waits outside, as far as there are places: those are taken first, since other reactors look for
-    /// some at the same time, and what is left of them is given back. After the last call the clients are treated as those who are in.
+    /// some at the same time, and what is left of them is given back. After the last call the clients are
+    /// treated as those who are in.
     fn take_in(&mut self, now_ms: u64) -> anyhow::Result<()> {
         let free = self.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
             Some(free.saturating_sub(PLACES_AT_ONCE))
         });
         let taken = free.unwrap_or_else(|free| free).min(PLACES_AT_ONCE);
-        let sockets = self.door.accept(self.connections_max - taken, now_ms)?;
+        let sockets = self.door.accept_at_most(taken, self.clients.len(), now_ms)?;
         self.places.fetch_add(taken - sockets.len(), Ordering::Relaxed);
         for socket in sockets {
             let token = self.clients.insert(Client::new(socket, &self.desk, now_ms));
@@ -242,8 +242,8 @@ impl House<'_> {
 
     /// A full house does not look at its door: the listener would stay ready, and the loop would spin.
     fn watch_door(&mut self, now_ms: u64) -> anyhow::Result<()> {
-        let inside = self.connections_max - self.places.load(Ordering::Relaxed);
-        let is_open = self.door.is_open(inside, now_ms);
+        let is_full = self.places.load(Ordering::Relaxed) == 0;
+        let is_open = self.door.is_open(self.clients.len(), now_ms) && !is_full;
         if let Some(listener) = self.door.listener()
             && is_open != self.is_watched
         {
