@@ -1,11 +1,12 @@
 //! io_uring: we wait for nobody to be ready, we ask for the calls themselves, many at a time, and are told
 //! when they are done. One system call hands in the answers of a turn and brings the requests of the next.
 //!
-//! One accept brings all clients, and one receive each brings all that a client says, into buffers that the
-//! ring has a hundred of for all of them. A ring for each core, as in chapter 06; the loop is this
-//! file, and what is unsafe about a ring is `uring.rs`.
+//! One accept brings all clients, and one receive each brings all that a client says, into buffers that
+//! all of them share. A ring for each core, as in chapter 06. The loop is in this file; what is unsafe
+//! about a ring, and whose ring it is, is in `uring.rs`.
 //!
-//! Simplified: what is not there yet on a kernel before Linux 6.8 is not done in another way, but said.
+//! Simplified: a kernel before Linux 6.8 is refused with a sentence, where ways round what it lacks exist.
+//! Each ring has its share of `--max-connections`, so that one may be full while another is not.
 
 use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
@@ -62,17 +63,19 @@ impl Model for IoUring {
     fn serve(&self, address: SocketAddr, config: &Config, app: OddEven) -> anyhow::Result<()> {
         let stop = Stop::new()?;
         let told = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).context("eventfd")?;
-        let sharing = if config.workers > 1 { Sharing::Shared } else { Sharing::Alone };
+        let workers = config.workers.min(config.connections_max); // Each has one place at least.
+        let sharing = if workers > 1 { Sharing::Shared } else { Sharing::Alone };
         let listener = net::listen(address, config, sharing)?;
         let address = net::bound(&listener)?; // After port 0, the others need to know.
-        let others = (1..config.workers).map(|_| net::listen(address, config, sharing));
+        let others = (1..workers).map(|_| net::listen(address, config, sharing));
         let others = others.collect::<anyhow::Result<Vec<_>>>()?;
         let cores = cores::allowed()?;
-        if config.workers > 1 {
+        if workers > 1 {
             cores::pin(cores[0]);
         }
         let bell = Bell::Signals(&stop, &told);
-        let mut house = House::new(listener, config, app)?;
+        let places = config.connections_max / workers;
+        let mut house = House::new(listener, places, config, app)?;
         let ready = &Barrier::new(2);
         thread::scope(|scope| {
             for (listener, &core) in others.into_iter().zip(cores.iter().cycle().skip(1)) {
@@ -80,7 +83,7 @@ impl Model for IoUring {
                 let work = move || {
                     cores::pin(core);
                     // Made by the thread that uses it: a ring has one owner.
-                    let house = House::new(listener, config, app);
+                    let house = House::new(listener, places, config, app);
                     let served = house.and_then(|mut house| {
                         ready.wait();
                         house.serve(&bell, config)
@@ -212,8 +215,13 @@ impl House {
     }
     // ANCHOR_END: serve
 
-    fn new(listener: OwnedFd, config: &Config, app: OddEven) -> anyhow::Result<House> {
-        let places = (config.connections_max / config.workers).clamp(1, FILES_MAX);
+    fn new(
+        listener: OwnedFd,
+        places: usize,
+        config: &Config,
+        app: OddEven,
+    ) -> anyhow::Result<House> {
+        let places = places.min(FILES_MAX);
         let ring = Ring::new(places, config.batch_wait_us > 0)?;
         Ok(House {
             ring,
@@ -425,7 +433,7 @@ impl House {
         } else if let Some(last) = door.last {
             if door.accepts == 0 && last == 0 {
                 door.listener = None;
-            } else if door.accepts == 0 {
+            } else if door.accepts == 0 && places > 0 {
                 door.is_last_call = true;
                 door.accepts = places.min(last).min(ACCEPTS_MAX);
                 (0..door.accepts).for_each(|_| self.ring.accept_one(listener.as_fd()));
