@@ -72,13 +72,23 @@ pub enum What {
     Installed,
     /// Something can be read.
     Readable,
+    /// A cancel that has found nothing to end. One that has is silent.
+    Cancelled,
     /// One that completes only to say that it has failed, which nobody minds.
     Silent,
 }
 
 const WHAT_SHIFT: u32 = 28;
-const WHATS: [What; 6] =
-    [What::Accepted, What::Received, What::Sent, What::Installed, What::Readable, What::Silent];
+const WHATS: [What; 8] = [
+    What::Accepted,
+    What::Received,
+    What::Sent,
+    What::Installed,
+    What::Readable,
+    What::Cancelled,
+    What::Silent,
+    What::Silent,
+];
 
 /// What became of an operation.
 #[derive(Debug)]
@@ -330,7 +340,8 @@ impl Ring {
     /// end all that is under way on a socket, the kernel looks through all that is under way in the ring.)
     pub fn cancel(&mut self, what: What, token: u64) {
         let it = CancelBuilder::user_data(token | (what as u64) << WHAT_SHIFT);
-        self.silent(opcode::AsyncCancel2::new(it).build());
+        let entry = opcode::AsyncCancel2::new(it).build();
+        self.ask(entry.flags(Flags::SKIP_SUCCESS), What::Cancelled, token);
     }
 
     /// Frees the place of a socket. While an operation is under way on it, it stays open.

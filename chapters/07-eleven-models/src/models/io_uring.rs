@@ -198,6 +198,7 @@ impl House {
                         self.close(config.backlog, now_ms);
                     }
                     What::Readable => self.listen_to(bell),
+                    What::Cancelled => self.not_cancelled(done.token),
                     What::Silent => {}
                 }
             }
@@ -345,6 +346,14 @@ impl House {
             guest.connection.release(&mut self.core);
             self.ring.close(guest.file);
         }
+    }
+
+    /// A cancel has found nothing: what it was to end is over, and says so itself, or was just then being
+    /// done and not under way. That would be a client who never leaves.
+    fn not_cancelled(&mut self, client: u64) {
+        let Some(guest) = self.clients.get_mut(client) else { return };
+        (guest.is_cancelled, guest.is_leaving) = (false, false);
+        self.attend(client);
     }
 
     /// Tells the client that we say nothing more. A ring has a shutdown too, and a thread of the kernel's
