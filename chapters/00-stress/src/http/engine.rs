@@ -8,7 +8,7 @@ use super::{
     plan::Plan,
 };
 use crate::{
-    clock::{now_ns, to_timespec},
+    clock::{now_ns, sleep_until, to_timespec},
     record::{Outcome, Phase},
 };
 use anyhow::{Context, Result};
@@ -49,6 +49,12 @@ const LOOK_NS: u64 = 100_000_000;
 
 /// From the moment at which all connections stand to the first request.
 const LEAD_NS: u64 = 10_000_000;
+
+/// With fewer requests under way than this, a closed loop does not linger: the server would wait for it.
+const LINGER_FROM: usize = 32;
+
+/// How long it does: what a server takes for some answers.
+const LINGER_NS: u64 = 20_000;
 
 const TIMER: u64 = u64::MAX;
 
@@ -116,6 +122,7 @@ pub(crate) struct Engine<'a> {
     cursor: Option<Cursor>,
     look_ns: u64,
     half_ns: u64,
+    shares_core: bool,
     hurries: bool,
     begin: Option<Used>,
     backlog: Option<Vec<u64>>,
@@ -144,6 +151,7 @@ impl<'a> Engine<'a> {
             cursor: None,
             look_ns: 0,
             half_ns: u64::MAX,
+            shares_core: shares_core(plan),
             hurries: false,
             begin: None,
             backlog: None,
@@ -168,7 +176,7 @@ impl<'a> Engine<'a> {
 
     fn prepare(&mut self) -> Result<()> {
         set_timerslack(1).context("prctl(PR_SET_TIMERSLACK)")?;
-        self.hurries = shares_core(self.shared.plan) && be_patient().is_err();
+        self.hurries = self.shares_core && be_patient().is_err();
         if let Some(cpu) = self.shared.plan.cpu {
             let mut set = CpuSet::new();
             set.set(cpu).with_context(|| format!("--cpu {cpu}: no machine has so many CPUs"))?;
@@ -207,7 +215,7 @@ impl<'a> Engine<'a> {
         self.half_ns = self.desk.window_ns + length_ns / 2;
         self.desk.end_ns = self.desk.window_ns + length_ns;
         self.cursor = Cursor::new(plan, self.thread, origin_ns, self.desk.end_ns);
-        crate::clock::sleep_until(origin_ns);
+        sleep_until(origin_ns);
         self.desk.running = true;
         let now = now_ns();
         for index in 0..self.lines.len() {
@@ -303,6 +311,7 @@ impl<'a> Engine<'a> {
             Err(Errno::EINTR) => 0,
             Err(error) => return Err(error).context("epoll_wait"),
         };
+        self.linger(count);
         for event in &events[..count] {
             let data = event.data();
             if data == TIMER {
@@ -317,6 +326,17 @@ impl<'a> Engine<'a> {
             }
         }
         Ok(())
+    }
+
+    /// With few answers read and nearly all requests at the server, a client that saturates waits a moment
+    /// for more of them: one that goes to sleep and is woken for each answer costs itself and the server
+    /// more than the answer does. The server meanwhile has the others to work on.
+    fn linger(&self, events: usize) {
+        let (desk, own_core) = (&self.desk, !self.shares_core);
+        let many_left = desk.in_flight >= LINGER_FROM && events < desk.in_flight / 4;
+        if desk.saturate && desk.running && own_core && many_left {
+            sleep_until(now_ns() + LINGER_NS);
+        }
     }
 
     /// Ends a connection that is over.
