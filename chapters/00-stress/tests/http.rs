@@ -26,12 +26,12 @@ fn go(plan: &Plan) -> Report {
     report
 }
 
-fn steady(server: &KnownServer, connections: usize, qps: f64, seconds: u64) -> Plan {
-    Plan::steady(server.address, "/parity/7", connections, qps, SECOND * seconds as u32)
+fn steady(server: &KnownServer, connections: usize, qps: f64, halves: u32) -> Plan {
+    Plan::steady(server.address, "/parity/7", connections, qps, SECOND / 2 * halves)
 }
 
 fn saturate(server: &KnownServer, connections: usize) -> Plan {
-    Plan::saturate(server.address, "/parity/7", connections, SECOND)
+    Plan::saturate(server.address, "/parity/7", connections, SECOND / 2)
 }
 
 fn start(behaviour: Behaviour) -> KnownServer {
@@ -67,7 +67,7 @@ fn all_right(report: &Report) {
 fn a_known_delay_is_what_is_reported_twice() {
     let server = start(Behaviour::Answer(Duration::from_millis(300)));
     for _ in 0..2 {
-        let report = go(&steady(&server, 8, 16.0, 2));
+        let report = go(&steady(&server, 8, 16.0, 4));
         all_right(&report);
         let latency = report.latency.as_ref().unwrap();
         // Three digits hold in a histogram, and no answer is seen before it is sent.
@@ -80,7 +80,7 @@ fn a_known_delay_is_what_is_reported_twice() {
 #[test]
 fn a_freeze_shows_from_the_schedule_and_a_closed_loop_hides_it() {
     let server = start(Behaviour::FreezeAfter(SECOND));
-    let report = go(&steady(&server, 2, 400.0, 4));
+    let report = go(&steady(&server, 2, 400.0, 8));
     let (honest, closed) = (report.latency.clone().unwrap(), &report.from_sent);
     assert!(honest.p99_ms > 500.0, "a server stood still for a second: {honest:?}");
     assert!(closed.max_ms > 500.0, "one request of each connection met the freeze: {closed:?}");
@@ -92,7 +92,7 @@ fn a_freeze_shows_from_the_schedule_and_a_closed_loop_hides_it() {
 #[test]
 fn a_starving_connection_is_seen_and_its_neighbours_do_not_ask_for_it() {
     let server = start(Behaviour::StarveOne(Duration::from_millis(300)));
-    let plan = steady(&server, 8, 80.0, 2).with_timeout(SECOND * 20);
+    let plan = steady(&server, 8, 80.0, 4).with_timeout(SECOND * 20);
     let report = go(&plan);
     all_right(&report);
     let fairness = &report.fairness;
@@ -114,7 +114,7 @@ fn a_starving_connection_is_seen_and_its_neighbours_do_not_ask_for_it() {
 #[test]
 fn a_backlog_that_grew_is_said_and_the_rate_is_that_of_the_answers() {
     let server = start(Behaviour::Answer(Duration::from_millis(250)));
-    let report = go(&steady(&server, 1, 40.0, 2).with_timeout(SECOND));
+    let report = go(&steady(&server, 1, 40.0, 4).with_timeout(SECOND));
     assert!(report.backlog.grew && report.backlog.never_sent > 40, "{:?}", report.backlog);
     assert!(report.answers_per_s < 8.0, "{} of 40 planned", report.answers_per_s);
     let words = table(&report);
@@ -177,12 +177,21 @@ fn a_server_that_closes_without_a_word_between_answers_loses_nothing() {
 #[test]
 fn a_server_that_closes_without_any_answer_has_failed_and_is_not_hammered() {
     let server = start(Behaviour::Close);
-    let report = go(&steady(&server, 2, 200.0, 1).with_timeout(SECOND));
+    let report = go(&steady(&server, 2, 200.0, 2).with_timeout(SECOND));
     assert_eq!(report.correct, 0);
     let row = report.rows.iter().find(|row| row.outcome == Outcome::ClosedEarly).unwrap();
     assert_eq!((row.phase, row.count), (Phase::FirstByte, report.errors));
     // A tenth of a second between two attempts of one connection.
     assert!(report.connects <= 2 * 25, "{}", table(&report));
+}
+
+#[test]
+fn a_server_that_resets_has_a_row_with_its_errno() {
+    let report = go(&steady(&start(Behaviour::Reset), 2, 20.0, 1).with_timeout(SECOND));
+    let row = &report.rows[0];
+    assert_eq!((row.outcome, row.phase), (Outcome::Reset, Phase::FirstByte), "{}", table(&report));
+    assert_eq!((&*row.errno_name, row.count), ("ECONNRESET", report.errors));
+    assert!(report.correct == 0 && report.errors > 0);
 }
 
 #[test]
@@ -253,7 +262,7 @@ fn saturating_is_labelled_as_what_it_is() {
 fn the_warm_up_is_not_counted_and_the_cpu_time_is_measured() {
     let server = start(Behaviour::Answer(Duration::ZERO));
     let own = std::process::id() as i32;
-    let plan = steady(&server, 3, 90.0, 1).with_warmup(SECOND).with_server_pid(own);
+    let plan = steady(&server, 3, 90.0, 2).with_warmup(SECOND).with_server_pid(own);
     let report = go(&plan.with_records());
     assert!(server.log().len() > 120, "{}", server.log().len());
     assert!(report.records.iter().all(|record| record.scheduled_ns >= report.origin_ns));
@@ -266,7 +275,7 @@ fn the_warm_up_is_not_counted_and_the_cpu_time_is_measured() {
 #[test]
 fn threads_share_the_connections_and_dice_keep_the_rate() {
     let server = start(Behaviour::Answer(Duration::ZERO));
-    let plan = steady(&server, 5, 400.0, 1).with_threads(2).with_arrivals(Arrivals::Poisson, 3);
+    let plan = steady(&server, 5, 400.0, 2).with_threads(2).with_arrivals(Arrivals::Poisson, 3);
     let report = go(&plan.with_records());
     all_right(&report);
     assert!((300..500).contains(&report.scheduled), "{}", report.scheduled);
@@ -283,7 +292,7 @@ fn who_is_told_to_stop_reports_what_there_is() {
     let mut see = |progress: &stress::Progress| {
         stop.store(progress.correct >= 20, Ordering::Relaxed);
     };
-    let report = run(&steady(&server, 2, 50.0, 600), &mut see, &stop).unwrap();
+    let report = run(&steady(&server, 2, 50.0, 1200), &mut see, &stop).unwrap();
     accounted_for(&report);
     assert!(report.interrupted && report.correct >= 20 && report.scheduled < 30_000);
     assert!(table(&report).contains("Interrupted"));

@@ -34,3 +34,46 @@ pub(crate) fn be_patient() -> Result<(), Errno> {
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter) };
     Errno::result(result).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sched::sched_setaffinity;
+    use std::time::Duration;
+
+    #[test]
+    fn who_saturates_on_the_servers_core_is_known() {
+        let target = "127.0.0.1:1".parse().unwrap();
+        // The server's process is this very thread, pinned to one of the CPUs that it may use.
+        let server = nix::unistd::gettid().as_raw();
+        let own = Pid::from_raw(0);
+        let before = sched_getaffinity(own).unwrap();
+        let cpu = (0..CpuSet::count()).find(|cpu| before.is_set(*cpu) == Ok(true)).unwrap();
+        let mut one = CpuSet::new();
+        one.set(cpu).unwrap();
+        sched_setaffinity(own, &one).unwrap();
+        let length = Duration::from_secs(1);
+        let plan = Plan::saturate(target, "/", 1, length).with_server_pid(server);
+        assert!(shares_core(&plan.clone().with_cpu(cpu)));
+        assert!(!shares_core(&plan.clone().with_cpu(cpu + 1)) && !shares_core(&plan));
+        let steady = Plan::steady(target, "/", 1, 1.0, length).with_server_pid(server);
+        assert!(!shares_core(&steady.with_cpu(cpu)));
+        assert!(!shares_core(&Plan { server_pid: None, ..plan.clone().with_cpu(cpu) }));
+        if before.is_set(cpu + 1) == Ok(true) {
+            sched_setaffinity(own, &before).unwrap();
+            assert!(!shares_core(&plan.with_cpu(cpu)));
+        }
+    }
+
+    #[test]
+    fn a_thread_can_be_one_of_batch() {
+        let policy = || {
+            be_patient().unwrap();
+            std::fs::read_to_string("/proc/thread-self/stat").unwrap()
+        };
+        let stat = std::thread::spawn(policy).join().unwrap();
+        // After the name, which may hold blanks: the 41st field of all is the policy.
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        assert_eq!(fields[41 - 3], libc::SCHED_BATCH.to_string());
+    }
+}

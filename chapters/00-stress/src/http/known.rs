@@ -4,6 +4,7 @@
 
 use crate::clock::now_ns;
 use anyhow::{Context, Result};
+use nix::sys::socket::{setsockopt, sockopt};
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
@@ -42,6 +43,8 @@ pub enum Behaviour {
     NoHttp,
     /// Closes without an answer.
     Close,
+    /// Resets without an answer.
+    Reset,
     /// Never answers.
     Never,
 }
@@ -203,6 +206,11 @@ impl Shared {
                 return Ok(answered < most);
             }
             Behaviour::Close => return Ok(false),
+            Behaviour::Reset => {
+                let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+                setsockopt(stream, sockopt::Linger, &linger)?;
+                return Err(ErrorKind::ConnectionReset.into()); // Ends the thread, and so the connection.
+            }
             Behaviour::Never => {}
             Behaviour::Answer(_) | Behaviour::StarveOne(_) | Behaviour::FreezeAfter(_) => {
                 stream.write_all(plain(200, 5).as_bytes())?;
