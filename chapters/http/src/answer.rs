@@ -81,14 +81,16 @@ pub(crate) enum Persistence {
 /// small answer would cost more.
 const COPIED_BYTES_MAX: u64 = 4096;
 
-/// Writes the answer to `output` and returns the part of its body that is sent from where it is.
+/// Writes the answer to `output`, and notes in `large` (of which nothing is left) the body that is sent
+/// from where it is.
 pub(crate) fn render(
     output: &mut Vec<u8>,
+    large: &mut Large,
     answer: &Answer<'_>,
     date_line: &[u8],
     persistence: Persistence,
     is_head: bool,
-) -> Large {
+) {
     output.extend_from_slice(answer.status.line().as_bytes());
     output.extend_from_slice(date_line);
     if let Some(allow) = answer.allow {
@@ -106,23 +108,19 @@ pub(crate) fn render(
         Persistence::Ends => b"Connection: close\r\n\r\n",
     });
     if is_head || answer.status.is_bodiless() {
-        return Large::default();
+        return;
     }
     match answer.content {
         Content::Small(bytes) => output.extend_from_slice(bytes),
         Content::Repeated { block, length_bytes } => {
-            let mut large = Large { block, offset: 0, left: length_bytes };
-            if length_bytes > COPIED_BYTES_MAX {
-                return large;
-            }
-            while large.left > 0 {
+            *large = Large { block, offset: 0, left: length_bytes };
+            while large.left > 0 && length_bytes <= COPIED_BYTES_MAX {
                 let slice = large.slice();
                 output.extend_from_slice(slice);
                 large.sent(slice.len());
             }
         }
     }
-    Large::default()
 }
 
 /// Writes the answer that refuses a request.
@@ -133,7 +131,7 @@ pub(crate) fn render_refusal(
     is_head: bool,
 ) {
     let answer = Answer::text(refusal.status, refusal.why.as_bytes());
-    render(output, &answer, date_line, Persistence::Ends, is_head);
+    render(output, &mut Large::default(), &answer, date_line, Persistence::Ends, is_head);
 }
 
 /// A large body on its way.

@@ -308,12 +308,15 @@ impl Connection {
             self.phase = Phase::Head;
             self.deadline_ms = now_ms + u64::from(core.limits.head_patience_ms);
         }
-        let head = match head::parse(input) {
+        // By reference, here and where the application answers: moving what has just been written costs
+        // more than it looks.
+        let parsed = head::parse(input);
+        let head = match &parsed {
             Ok(Some(head)) => head,
             Ok(None) if !self.is_half_closed => return ControlFlow::Break(0),
             Ok(None) => return self.cut_off(core, busy, head::asks_for_head_only(input)),
             Err(refusal) => {
-                self.refuse(core, busy, refusal, head::asks_for_head_only(input));
+                self.refuse(core, busy, *refusal, head::asks_for_head_only(input));
                 return ControlFlow::Break(0);
             }
         };
@@ -323,10 +326,10 @@ impl Connection {
         if let Framing::Length(length) = head.framing
             && let Some(body) = input[head.length..].get(..length)
         {
-            self.answer(core, busy, (head.verb, head.target, head.persistence), body, now_ms);
+            self.answer(core, busy, (head.verb, &head.target, head.persistence), body, now_ms);
             return ControlFlow::Continue(head.length + length);
         }
-        busy.begun.note(&head);
+        busy.begun.note(head);
         busy.reader = Reader::new(head.framing);
         busy.body.clear();
         self.phase = Phase::Body;
@@ -358,7 +361,7 @@ impl Connection {
         }
         let begun = std::mem::take(&mut busy.begun);
         let body = std::mem::take(&mut busy.body);
-        self.answer(core, busy, (begun.verb, begun.target(), begun.persistence), &body, now_ms);
+        self.answer(core, busy, (begun.verb, &begun.target(), begun.persistence), &body, now_ms);
         busy.begun = Begun { verb: busy.begun.verb, persistence: busy.begun.persistence, ..begun };
         busy.body = body;
         busy.body.clear();
@@ -370,7 +373,7 @@ impl Connection {
         &mut self,
         core: &Core<A>,
         busy: &mut Busy,
-        (verb, target, persistence): (Verb, Target<'_>, Persistence),
+        (verb, target, persistence): (Verb, &Target<'_>, Persistence),
         body: &[u8],
         now_ms: u64,
     ) {
@@ -386,10 +389,10 @@ impl Connection {
             }
         };
         let request = Request { method, path: target.path, query: target.query, body };
-        match core.app.answer(&request) {
-            Reply::Now(answer) => self.say(core, busy, &answer, persistence, is_head),
+        match &core.app.answer(&request) {
+            Reply::Now(answer) => self.say(core, busy, answer, persistence, is_head),
             Reply::Later { delay_ms, answer } => {
-                busy.later = Some((now_ms + u64::from(delay_ms), answer));
+                busy.later = Some((now_ms + u64::from(*delay_ms), *answer));
                 (busy.begun.verb, busy.begun.persistence) = (verb, persistence);
                 self.phase = Phase::Waiting;
             }
@@ -428,7 +431,7 @@ impl Connection {
         };
         self.has_skipped = false;
         let persistence = if core.is_stopping { Persistence::Ends } else { persistence };
-        busy.large = render(&mut busy.output, answer, &core.date_line, persistence, is_head);
+        render(&mut busy.output, &mut busy.large, answer, &core.date_line, persistence, is_head);
     }
 
     /// Writes the answer to something that cannot be trusted, and reads no further.

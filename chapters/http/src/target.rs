@@ -17,6 +17,9 @@ pub(crate) fn parse(verb: Verb, text: &str) -> Result<Target<'_>, Refusal> {
     if verb == Verb::Unknown {
         return Ok(Target { path: text, query: None }); // 501, whatever it is about.
     }
+    if text == "/" {
+        return Ok(Target { path: text, query: None }); // What follows would find the same, later.
+    }
     if !text.is_ascii() {
         return Err(Refusal::bad("A target is ASCII: other bytes are percent-encoded.\n"));
     }
