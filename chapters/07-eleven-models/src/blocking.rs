@@ -1,14 +1,19 @@
 //! One conversation on a blocking socket, to its end: what five of the eleven have in common.
 //!
-//! In the steady state an answer is two calls: `recv` sleeps until the request has come, `send` sends. The
-//! deadlines are kept by the socket: SO_RCVTIMEO and SO_SNDTIMEO end a single wait. That alone would let a
-//! client live for ever that sends a byte before each wait ends, so that the time limit of the wait is
-//! what is left of the deadline of the whole request.
+//! In the steady state an answer is two calls: `recv` sleeps until the request has come, `send` sends.
+//!
+//! The deadline is kept by the socket: SO_RCVTIMEO ends a single wait. That alone would let a client live
+//! for ever that sends a byte before each wait ends, so that the time limit of the wait is what is left for
+//! the whole request.
+//!
+//! A `send` does not sleep: one that did would return only when all has gone or its time is over, and could
+//! not tell a client that reads slowly from one that reads nothing. Where the client has no room, poll(2)
+//! sleeps until there is some.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::Context;
-use http::{Connection, Core, Limits, OddEven, Wants};
+use http::{Connection, Core, OddEven, Wants};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{self, MsgFlags, Shutdown, sockopt};
@@ -53,17 +58,6 @@ impl Desk {
     }
 }
 
-/// Sets on `listener` how long a send may wait: what accept(2) returns inherits it, as it does TCP_NODELAY,
-/// and there is no call for each client. (So it would be with SO_RCVTIMEO, but that holds for accept too.)
-///
-/// # Errors
-///
-/// None that a kernel is known to give.
-pub fn inherit(listener: &OwnedFd, limits: &Limits) -> anyhow::Result<()> {
-    let patience = TimeVal::milliseconds(limits.idle_patience_ms.into());
-    socket::setsockopt(listener, sockopt::SendTimeout, &patience).context("setsockopt(SO_SNDTIMEO)")
-}
-
 // ANCHOR: converse
 /// Talks with `client` until that is over. `at_stop` is called if the server is asked to stop meanwhile.
 pub fn converse(client: &OwnedFd, desk: &mut Desk, at_stop: impl FnOnce()) {
@@ -91,7 +85,7 @@ pub fn converse(client: &OwnedFd, desk: &mut Desk, at_stop: impl FnOnce()) {
             Wants::Close => break,
         };
         match done {
-            // EAGAIN: the wait was as long as it may be. EINTR: perhaps the server stops.
+            // EAGAIN: it was time to look at the clock. EINTR: perhaps the server stops.
             Ok(()) | Err(Errno::EAGAIN | Errno::EINTR) => {}
             Err(_) => break, // Reset, or worse: this client's error, and nobody else's.
         }
@@ -105,18 +99,15 @@ pub fn converse(client: &OwnedFd, desk: &mut Desk, at_stop: impl FnOnce()) {
 struct Talk<'a> {
     connection: Connection,
     socket: BorrowedFd<'a>,
-    /// How long the socket waits: to receive, and to send. [`UNSET`]: it has to be said anew.
+    /// How long the socket waits for something to come. [`UNSET`]: that has to be said anew.
     receive_ms: u64,
-    send_ms: u64,
     is_shut: bool,
 }
 
 impl Talk<'_> {
     fn new<'a>(socket: BorrowedFd<'a>, desk: &Desk, now_ms: u64) -> Talk<'a> {
         let connection = Connection::new(&desk.core, now_ms);
-        // What `inherit` has set is the patience with an idle client, and so is the first deadline.
-        let send_ms = connection.deadline_ms() - now_ms;
-        Talk { connection, socket, receive_ms: UNSET, send_ms, is_shut: false }
+        Talk { connection, socket, receive_ms: UNSET, is_shut: false }
     }
 
     // ANCHOR: deadline
@@ -142,34 +133,30 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// Sleeps until all has gone, at most until the deadline. Then it returns how much has gone, and when
-    /// that is something the deadline moves: a client may read slowly, but it has to read.
+    /// Sends what the client has room for; when it has none, sleeps until it has, at most until the
+    /// deadline. That moves with each byte that goes: a client may read slowly, but it has to read.
     fn write(&mut self, desk: &mut Desk, now_ms: u64) -> nix::Result<()> {
-        let left_ms = self.connection.deadline_ms().saturating_sub(now_ms).max(1);
-        if is_too_long(self.send_ms, left_ms) {
-            self.send_ms = left_ms;
-            let limit = TimeVal::milliseconds(i64::try_from(left_ms).unwrap_or(i64::MAX / 1000));
-            socket::setsockopt(&self.socket, sockopt::SendTimeout, &limit)?;
+        match net::send(self.socket.as_raw_fd(), &self.connection.unsent()) {
+            Ok(length) => self.connection.sent(&mut desk.core, length, now_ms),
+            Err(Errno::EAGAIN) => drop(self.sleep(desk, PollFlags::POLLOUT)?),
+            Err(errno) => return Err(errno),
         }
-        let sent = net::send(self.socket.as_raw_fd(), &self.connection.unsent());
-        if sent == Err(Errno::EAGAIN) {
-            self.send_ms = UNSET;
-        }
-        let length = sent?;
-        let now_ms = desk.now_ms();
-        self.connection.sent(&mut desk.core, length, now_ms);
         Ok(())
     }
     // ANCHOR_END: deadline
 
-    /// Sleeps until the deadline, or until the client has gone: without any event to wait for, poll(2)
+    /// Sleeps until the answer is due, or until the client has gone: without any event to wait for, poll(2)
     /// still tells of a reset.
     fn wait(&mut self, desk: &Desk) -> nix::Result<()> {
-        let mut client = [PollFd::new(self.socket, PollFlags::empty())];
-        match poll(&mut client, timeout(&desk.clock, Some(self.connection.deadline_ms())))? {
+        match self.sleep(desk, PollFlags::empty())? {
             0 => Ok(()),
             _ => Err(Errno::ECONNRESET),
         }
+    }
+
+    fn sleep(&self, desk: &Desk, events: PollFlags) -> nix::Result<i32> {
+        let deadline_ms = Some(self.connection.deadline_ms());
+        poll(&mut [PollFd::new(self.socket, events)], timeout(&desk.clock, deadline_ms))
     }
 
     /// Everything has been said. What the client still sends is read and dropped until it closes: to close
@@ -198,11 +185,11 @@ impl Talk<'_> {
 }
 
 // ANCHOR: lazily
-/// Whether the socket would sleep past the deadline, by more than a sixteenth. A wait that is too short
+/// Whether the socket would sleep past the deadline, by more than an eighth. A wait that is too short
 /// costs one look at the clock; only one that is too long breaks a promise. So the limit is set when a
 /// request comes in pieces, and not with each request.
 const fn is_too_long(wait_ms: u64, left_ms: u64) -> bool {
-    wait_ms > left_ms + left_ms / 16
+    wait_ms > left_ms + left_ms / 8
 }
 // ANCHOR_END: lazily
 

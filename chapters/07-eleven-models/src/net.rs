@@ -150,13 +150,14 @@ pub fn take_queue(listener: &OwnedFd, backlog: i32) -> Vec<OwnedFd> {
     queue
 }
 
-/// Sends what can be sent at once of both slices, in one call.
+/// Sends what can be sent at once of both slices, in one call. It does not wait, whatever the socket is.
 pub fn send(socket: RawFd, unsent: &Unsent<'_>) -> nix::Result<usize> {
+    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
     if unsent.second.is_empty() {
-        return socket::send(socket, unsent.first, MsgFlags::MSG_NOSIGNAL);
+        return socket::send(socket, unsent.first, flags);
     }
     let slices = [IoSlice::new(unsent.first), IoSlice::new(unsent.second)];
-    socket::sendmsg::<()>(socket, &slices, &[], MsgFlags::MSG_NOSIGNAL, None)
+    socket::sendmsg::<()>(socket, &slices, &[], flags, None)
 }
 
 /// Says to `client` that nobody has time for it, without a wait: whoever says it has others to see to. What

@@ -33,7 +33,6 @@ impl Model for Fork {
         let stop = Stop::new()?;
         let children = Children::new()?;
         let listener = net::listen(address, config, Sharing::Alone)?;
-        blocking::inherit(&listener, &config.limits)?;
         net::announce(&listener)?;
         let door = Door::new(listener, config.connections_max);
         let desk = Desk::new(config, app, READ_BYTES);

@@ -39,7 +39,6 @@ impl Model for Iterative {
         interrupt::allow_signals()?;
         let listener = net::listen(address, config, Sharing::Alone)?;
         net::set_blocking(&listener, true)?;
-        blocking::inherit(&listener, &config.limits)?;
         net::announce(&listener)?;
         let linger_ms = config.limits.linger_ms.min(LINGER_MS_MAX);
         let config = Config { limits: Limits { linger_ms, ..config.limits }, ..config.clone() };

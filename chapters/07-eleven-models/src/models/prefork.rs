@@ -44,7 +44,6 @@ impl Model for Prefork {
         let stop = Stop::new()?;
         let listener = net::listen(address, config, Sharing::Alone)?;
         net::set_blocking(&listener, true)?;
-        blocking::inherit(&listener, &config.limits)?;
         let mut house = House {
             listener,
             children: Children::new()?,

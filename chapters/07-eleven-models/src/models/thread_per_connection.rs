@@ -49,7 +49,6 @@ impl Model for ThreadPerConnection {
         let stop = Stop::new()?;
         let crowd = Crowd::new(config.connections_max)?;
         let listener = net::listen(address, config, Sharing::Alone)?;
-        blocking::inherit(&listener, &config.limits)?;
         net::announce(&listener)?;
         let door = Door::new(listener, config.connections_max);
         let (space, _) = getrlimit(Resource::RLIMIT_AS).context("getrlimit(RLIMIT_AS)")?;

@@ -48,7 +48,6 @@ impl Model for ThreadPool {
     fn serve(&self, address: SocketAddr, config: &Config, app: OddEven) -> anyhow::Result<()> {
         let stop = Stop::new()?;
         let listener = net::listen(address, config, Sharing::Alone)?;
-        blocking::inherit(&listener, &config.limits)?;
         let (queue, crowd) = (Queue::new(config)?, Crowd::new(config.pool)?);
         hire(&queue, &crowd, config, app)?;
         net::announce(&listener)?;
