@@ -136,11 +136,16 @@ impl Talk<'_> {
     /// Sends what the client has room for; when it has none, sleeps until it has, at most until the
     /// deadline. That moves with each byte that goes: a client may read slowly, but it has to read.
     fn write(&mut self, desk: &mut Desk, now_ms: u64) -> nix::Result<()> {
-        match net::send(self.socket.as_raw_fd(), &self.connection.unsent()) {
-            Ok(length) => self.connection.sent(&mut desk.core, length, now_ms),
-            Err(Errno::EAGAIN) => drop(self.sleep(desk, PollFlags::POLLOUT)?),
-            Err(errno) => return Err(errno),
+        let (socket, mut now_ms) = (self.socket.as_raw_fd(), now_ms);
+        let mut sent = net::send(socket, &self.connection.unsent());
+        if sent == Err(Errno::EAGAIN) {
+            self.sleep(desk, PollFlags::POLLOUT)?;
+            now_ms = desk.now_ms();
+            // Also when the time is over: poll tells of room when a third of the socket's buffer is free,
+            // and a client that reads slowly may have made less than that.
+            sent = net::send(socket, &self.connection.unsent());
         }
+        self.connection.sent(&mut desk.core, sent?, now_ms);
         Ok(())
     }
     // ANCHOR_END: deadline
