@@ -48,12 +48,32 @@ fn version(text: &str) -> Option<Version> {
     Some(Version(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// What chapters need of a kernel.
-const CHAPTERS: [(&str, &[u8], Version); 3] = [
-    ("a shared epoll listener", &[1, 2, 3, 4], Version(4, 5)),
-    ("a BPF program for SO_REUSEPORT", &[5], Version(4, 6)),
-    ("io_uring", &[6], Version(6, 1)),
+/// What chapters need of a kernel: what it is, whose it is, and since when it is there. Of the eleven models
+/// of 07 one needs more than the others.
+const CHAPTERS: [(&str, &[&str], Version); 5] = [
+    ("a shared epoll listener", &["01", "02", "03", "04"], Version(4, 5)),
+    ("a BPF program for SO_REUSEPORT", &["05"], Version(4, 6)),
+    ("io_uring", &["06"], Version(6, 1)),
+    ("a BPF program for SO_REUSEPORT", &["07"], Version(4, 6)),
+    ("io_uring", &[MODEL], Version(6, 8)),
 ];
+
+/// The model of 07 that needs a ring.
+const MODEL: &str = "07 --model io-uring";
+
+/// What a ring of 06 does.
+const OPERATIONS: [(&str, u8); 6] = [
+    ("accept", opcode::Accept::CODE),
+    ("recv", opcode::Recv::CODE),
+    ("send", opcode::Send::CODE),
+    ("close", opcode::Close::CODE),
+    ("async cancel", opcode::AsyncCancel::CODE),
+    ("link timeout", opcode::LinkTimeout::CODE),
+];
+
+/// What one of 07 does beside that.
+const OPERATIONS_OF_07: [(&str, u8); 2] =
+    [("sendmsg", opcode::SendMsg::CODE), ("fixed fd install", opcode::FixedFdInstall::CODE)];
 
 /// What was looked at.
 enum Finding {
@@ -84,18 +104,23 @@ pub fn doctor(home: &Home) -> anyhow::Result<bool> {
     let mut is_all = !is_bad;
     for (what, chapters, needs) in CHAPTERS {
         for chapter in chapters {
-            let lack = match &ring {
-                _ if here < needs => Some(format!("{what} needs Linux {needs}")),
-                Err(error) if *chapter == 6 => Some(format!("{error:#}")),
+            let tried = match *chapter {
+                "06" => ring.as_ref().err().map(|it| format!("{it:#}")),
+                MODEL => ring_of(&OPERATIONS_OF_07, needs).err().map(|it| format!("{it:#}")),
                 _ => None,
+            };
+            let lack = match here < needs {
+                true => Some(format!("{what} needs Linux {needs}")),
+                false => tried,
             };
             is_all &= lack.is_none();
             match lack {
                 None => {
-                    line(format_args!("  runs   {chapter:02}, and its exercises (Linux {needs})"))
+                    let also = if chapter.starts_with("07") { "" } else { ", and its exercises" };
+                    line(format_args!("  runs   {chapter}{also} (Linux {needs})"));
                 }
                 Some(lack) => {
-                    let text = wrapped(&format!("{chapter:02}: {lack}"), "         ");
+                    let text = wrapped(&format!("{chapter}: {lack}"), "         ");
                     line(format_args!("  LACKS  {}", text.trim_start()));
                 }
             }
@@ -173,7 +198,7 @@ fn findings(home: &Home, release: &str, machine: &str) -> Vec<Finding> {
         outcome(
             ring(),
             "io_uring can be set up, as chapter 06 does it",
-            "Only chapter 06 and its exercises need it",
+            "Only chapter 06, its exercises and one of the eleven models of 07 need it",
         ),
     ]
 }
@@ -325,6 +350,11 @@ fn inotify(home: &Home) -> anyhow::Result<()> {
 ///
 /// A sentence that says what is in the way, and what to do.
 pub fn ring() -> anyhow::Result<()> {
+    ring_of(&OPERATIONS, Version(6, 1))
+}
+
+/// A ring that does all of `wanted`, which came with Linux `since`.
+fn ring_of(wanted: &[(&str, u8)], since: Version) -> anyhow::Result<()> {
     let ring: io::Result<IoUring> =
         IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_submit_all().build(8);
     let ring = match ring {
@@ -333,16 +363,8 @@ pub fn ring() -> anyhow::Result<()> {
     };
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe).context("io_uring_register(PROBE)")?;
-    let wanted = [
-        ("accept", opcode::Accept::CODE),
-        ("recv", opcode::Recv::CODE),
-        ("send", opcode::Send::CODE),
-        ("close", opcode::Close::CODE),
-        ("async cancel", opcode::AsyncCancel::CODE),
-        ("link timeout", opcode::LinkTimeout::CODE),
-    ];
     if let Some((name, _)) = wanted.iter().find(|it| !probe.is_supported(it.1)) {
-        bail!("io_uring has no operation {name}: it is too old here: take Linux 6.1 or later");
+        bail!("io_uring has no operation {name}: it is too old here: take Linux {since} or later");
     }
     // A filter may forbid this call alone.
     ring.submitter().submit().context("io_uring_enter: a seccomp filter may forbid it")?;
