@@ -104,7 +104,14 @@ impl Client {
     // ANCHOR_END: turn
 
     /// Its deadline may have come, and with it something to be said.
+    ///
+    /// A socket becomes writable when a third of its buffer is free. A client that reads slowly may have
+    /// made less room than that since the last send: so one more is tried before it is let go, and when
+    /// something goes the deadline moves.
     pub fn expire(&mut self, desk: &mut Desk, now_ms: u64) -> Turn {
+        if self.connection.wants() == Wants::Write && self.turn(desk, now_ms) == Turn::Over {
+            return Turn::Over;
+        }
         self.connection.expire(&mut desk.core, now_ms);
         self.turn(desk, now_ms)
     }
