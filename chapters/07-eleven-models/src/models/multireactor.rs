@@ -1,7 +1,8 @@
-//! multireactor: epoll's loop once for each core, each with its own listener on the same address, and its
-//! own clients. Nothing is shared but the number of places: nobody waits for a lock, and nobody helps a
-//! loop that is busy. The kernel deals the clients out by a hash of their addresses.
+//! multireactor: epoll-edge's loop once for each core, each with its own listener on the same address and
+//! its own clients. Nothing is shared but the number of places: nobody waits for a lock, and nobody helps
+//! a loop that is busy. The kernel deals the clients out by a hash of their addresses.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,6 +33,10 @@ const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 const SIGNALS: u64 = u64::MAX - 2;
 
+/// The client has sent its last byte, or is gone.
+const END: EpollFlags =
+    EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
+
 /// How many places a reactor takes at a time for those whom it accepts.
 const PLACES_AT_ONCE: usize = 64;
 
@@ -47,7 +52,7 @@ impl Model for Multireactor {
     }
 
     fn about(&self) -> &'static str {
-        "epoll's loop on each core, with a listener of its own (SO_REUSEPORT)"
+        "epoll-edge's loop on each core, with a listener of its own"
     }
 
     // ANCHOR: start
@@ -55,18 +60,18 @@ impl Model for Multireactor {
         let signals = Stop::new()?; // Before there are threads, which inherit that both are blocked.
         let elders = Elders::on(address);
         elders.sentence().into_iter().for_each(options::say);
-        let first = net::listen(address, config, Sharing::Shared)?;
-        let address = net::bound(&first)?; // After port 0, the others need to know.
-        let others = (1..config.workers).map(|_| net::listen(address, config, Sharing::Shared));
-        let others = others.collect::<anyhow::Result<Vec<OwnedFd>>>()?;
+        let first = doorway(address, config)?;
+        let address = net::bound(&first.0)?; // After port 0, the others need to know.
+        let others = (1..config.workers).map(|_| doorway(address, config));
+        let others = others.collect::<anyhow::Result<Vec<Doorway>>>()?;
         let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).context("eventfd")?;
         let places = AtomicUsize::new(config.connections_max);
         let shared = &Shared { config, app, stop, places };
         let mut cores = cores::allowed()?.into_iter().cycle();
         let own_core = cores.next();
         thread::scope(|scope| {
-            for (listener, core) in others.into_iter().zip(cores) {
-                let reactor = move || shared.reactor(listener, Some(core), None);
+            for (doorway, core) in others.into_iter().zip(cores) {
+                let reactor = move || shared.reactor(doorway, Some(core), None);
                 if let Err(error) = thread::Builder::new().spawn_scoped(scope, reactor) {
                     // Its listener has gone with it. The others have clients of theirs, and go on.
                     options::say(format_args!("a thread for a reactor: {error}: served without"));
@@ -80,11 +85,22 @@ impl Model for Multireactor {
     // ANCHOR_END: start
 }
 
+/// What a reactor needs of the system: its listener and its epoll.
+type Doorway = (OwnedFd, Epoll);
+
+/// Both of them, before the server says that it listens: so nothing is missing later.
+fn doorway(address: SocketAddr, config: &Config) -> anyhow::Result<Doorway> {
+    let listener = net::listen(address, config, Sharing::Shared)?;
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll_create1")?;
+    epoll.add(&listener, edge(LISTENER)).context("epoll_ctl(ADD, listener)")?;
+    Ok((listener, epoll))
+}
+
 /// What the reactors have in common.
 struct Shared<'a> {
     config: &'a Config,
     app: OddEven,
-    /// Readable when the server stops. Nobody reads it, so that it is told to all of them.
+    /// Readable when the server stops. Nobody reads it: it is told once, to each of them.
     stop: EventFd,
     /// How many clients may still come in, to whichever reactor.
     places: AtomicUsize,
@@ -93,28 +109,28 @@ struct Shared<'a> {
 impl Shared<'_> {
     /// One reactor, to its end. If it cannot go on, the others must not go on without it: the kernel would
     /// still give it clients.
-    fn reactor(&self, listener: OwnedFd, core: Option<usize>, signals: Option<&(Stop, Elders)>) {
+    fn reactor(&self, doorway: Doorway, core: Option<usize>, signals: Option<&(Stop, Elders)>) {
         core.into_iter().for_each(cores::pin);
-        if let Err(error) = self.serve(listener, signals) {
+        if let Err(error) = self.serve(doorway, signals) {
             options::say(format_args!("ch07: multireactor: a reactor: {error:#}"));
             std::process::exit(1);
         }
     }
 
     // ANCHOR: serve
-    fn serve(&self, listener: OwnedFd, signals: Option<&(Stop, Elders)>) -> anyhow::Result<()> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll_create1")?;
-        epoll.add(&listener, readable(LISTENER)).context("epoll_ctl(ADD, listener)")?;
-        epoll.add(&self.stop, readable(STOP)).context("epoll_ctl(ADD, stop)")?;
+    fn serve(&self, doorway: Doorway, signals: Option<&(Stop, Elders)>) -> anyhow::Result<()> {
+        let (listener, epoll) = doorway;
+        epoll.add(&self.stop, edge(STOP)).context("epoll_ctl(ADD, stop)")?;
         if let Some((signals, _)) = signals {
-            epoll.add(signals, readable(SIGNALS)).context("epoll_ctl(ADD, signalfd)")?;
+            epoll.add(signals, edge(SIGNALS)).context("epoll_ctl(ADD, signalfd)")?;
         }
         let mut house = House {
             epoll,
             door: Door::new(listener, self.config.connections_max),
-            is_watched: true,
+            has_knocked: false,
             places: &self.places,
             clients: Slots::new(),
+            ready: VecDeque::new(),
             timers: Timers::new(),
             desk: Desk::new(Core::new(self.config.limits, self.app)),
         };
@@ -122,8 +138,10 @@ impl Shared<'_> {
         let (mut now_ms, mut ends_at_ms) = (0, None);
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
         while ends_at_ms.is_none_or(|it| now_ms < it) && !house.is_left() {
-            house.watch_door(now_ms)?;
-            let wake_at = [house.timers.next_ms(), house.looks_at_ms(now_ms), ends_at_ms];
+            // Who is ready and has been told of already is not waited for.
+            let at_once = house.has_work(now_ms).then_some(now_ms);
+            let looks_at = house.looks_at_ms(now_ms);
+            let wake_at = [at_once, house.timers.next_ms(), looks_at, ends_at_ms];
             let timeout = timeout(now_ms, wake_at.into_iter().flatten().min());
             let ready = match house.epoll.wait(&mut events, timeout) {
                 Err(Errno::EINTR) => 0,
@@ -133,22 +151,22 @@ impl Shared<'_> {
             house.desk.core.clock(clock::unix_seconds());
             for event in &events[..ready] {
                 match (event.data(), signals) {
-                    (LISTENER, _) => house.take_in(now_ms)?,
+                    (LISTENER, _) => house.has_knocked = true,
                     (SIGNALS, Some((signals, elders))) if signals.heed()? => {
                         self.stop_all(&house, elders)?;
                     }
                     (SIGNALS, _) => {}
                     (STOP, _) => {
-                        house.epoll.delete(&self.stop).context("epoll_ctl(DEL, stop)")?;
                         ends_at_ms = Some(now_ms + self.config.drain_ms);
                         house.close(self.config.backlog, now_ms);
                     }
                     (client, _) => house.turn(client, event.events(), now_ms),
                 }
             }
+            house.continue_turns(now_ms);
             house.expire(now_ms);
-            if house.door.is_last_call() {
-                house.take_in(now_ms)?; // There may be room now for who is still in the queue.
+            if house.has_knocked && house.is_open(now_ms) {
+                house.take_in(now_ms)?;
             }
         }
         Ok(())
@@ -172,41 +190,75 @@ impl Shared<'_> {
 struct House<'a> {
     epoll: Epoll,
     door: Door,
-    /// Whether epoll watches the listener now.
-    is_watched: bool,
+    /// Whether somebody may be in the queue. That is not told again, so that a house which was full then
+    /// has to remember it.
+    has_knocked: bool,
     /// How many clients may still come in, here or to another reactor.
     places: &'a AtomicUsize,
     clients: Slots<Client>,
+    /// Those whose turn was cut short: they may be ready still, and no edge will say so.
+    ready: VecDeque<u64>,
     timers: Timers,
     desk: Desk,
 }
 
 impl House<'_> {
     // ANCHOR: turn
-    /// It is `client`'s turn, unless it has gone: an event may be for somebody who left in this batch.
+    /// It is `client`'s turn, unless it has gone, or waits for something else: epoll was not told what. What
+    /// is passed over is not lost: a later turn reads and writes until the kernel says EAGAIN, which makes the next edge.
     fn turn(&mut self, client: u64, what: EpollFlags, now_ms: u64) {
         let Some(guest) = self.clients.get_mut(client) else { return };
-        // Who waits for the deadline alone is asked nothing, so that no call would tell of a reset.
-        let is_gone = what.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP)
-            && guest.waits_for == Turn::Deadline;
-        let turn = if is_gone { Turn::Over } else { guest.turn(&mut self.desk, now_ms) };
+        guest.has_ended |= what.intersects(END);
+        let is_gone = what.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
+        match guest.waits_for {
+            Turn::Readable if what.intersects(EpollFlags::EPOLLIN | END) => {}
+            Turn::Writable if what.contains(EpollFlags::EPOLLOUT) || is_gone => {}
+            // Nothing is asked of it before its deadline, so that no call would tell of a reset.
+            Turn::Deadline if is_gone => return self.leave(client),
+            _ => return,
+        }
+        self.talk(client, now_ms);
+    }
+
+    fn talk(&mut self, client: u64, now_ms: u64) {
+        let Some(guest) = self.clients.get_mut(client) else { return };
+        let mut turn = guest.turn(&mut self.desk, now_ms);
+        if turn == Turn::Readable && guest.has_ended {
+            // A read that did not fill the buffer was the last but one: the end is behind it, and nothing
+            // comes after that to make an edge.
+            turn = guest.turn(&mut self.desk, now_ms);
+        }
         self.after(client, turn);
     }
 
-    /// Tells epoll what `client` waits for now, where that has changed, or lets it go.
+    /// Notes what `client` waits for now, or lets it go.
     fn after(&mut self, client: u64, turn: Turn) {
         let Some(guest) = self.clients.get_mut(client) else { return };
-        if turn != guest.waits_for {
-            let mut event = EpollEvent::new(interest(turn), client);
-            // The error would be ENOMEM: this client's misfortune alone.
-            if turn == Turn::Over || self.epoll.modify(&guest.socket, &mut event).is_err() {
-                return self.leave(client);
-            }
-            guest.waits_for = turn;
+        match turn {
+            Turn::Over => return self.leave(client),
+            Turn::Others if guest.waits_for != Turn::Others => self.ready.push_back(client),
+            _ => {}
         }
+        guest.waits_for = turn;
         self.timers.set(slots::slot(client), guest.connection.deadline_ms());
     }
+
+    /// One more turn for each whose last was cut short, now that all others have had theirs.
+    fn continue_turns(&mut self, now_ms: u64) {
+        for _ in 0..self.ready.len() {
+            let Some(client) = self.ready.pop_front() else { return };
+            if let Some(guest) = self.clients.get_mut(client) {
+                guest.waits_for = Turn::Readable; // It has left the queue, and may join it again.
+                self.talk(client, now_ms);
+            }
+        }
+    }
     // ANCHOR_END: turn
+
+    /// Whether there is something to do that no wait will tell of.
+    fn has_work(&mut self, now_ms: u64) -> bool {
+        (self.has_knocked && self.is_open(now_ms)) || !self.ready.is_empty()
+    }
 
     /// Closing a socket takes it out of epoll: no other descriptor is of it.
     fn leave(&mut self, client: u64) {
@@ -227,11 +279,15 @@ impl House<'_> {
         let taken = free.unwrap_or_else(|free| free).min(PLACES_AT_ONCE);
         let sockets = self.door.accept_at_most(taken, self.clients.len(), now_ms)?;
         self.places.fetch_add(taken - sockets.len(), Ordering::Relaxed);
+        self.has_knocked = self.door.has_more();
+        // All that a client can do is asked for once: no call when it waits for something else.
+        let interest = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP;
         for socket in sockets {
             let token = self.clients.insert(Client::new(socket, &self.desk, now_ms));
             let Some(guest) = self.clients.get_mut(token) else { continue };
             self.timers.set(slots::slot(token), guest.connection.deadline_ms());
-            if self.epoll.add(&guest.socket, readable(token)).is_err() {
+            let event = EpollEvent::new(interest | EpollFlags::EPOLLET, token);
+            if self.epoll.add(&guest.socket, event).is_err() {
                 self.leave(token);
             } else if self.door.is_last_call() {
                 self.drain(token, now_ms);
@@ -240,25 +296,15 @@ impl House<'_> {
         Ok(())
     }
 
-    /// A full house does not look at its door: the listener would stay ready, and the loop would spin.
-    fn watch_door(&mut self, now_ms: u64) -> anyhow::Result<()> {
+    /// Whether somebody may come in: there is a place, and a descriptor as far as is known.
+    fn is_open(&mut self, now_ms: u64) -> bool {
         let is_full = self.places.load(Ordering::Relaxed) == 0;
-        let is_open = self.door.is_open(self.clients.len(), now_ms) && !is_full;
-        if let Some(listener) = self.door.listener()
-            && is_open != self.is_watched
-        {
-            let what = if is_open { EpollFlags::EPOLLIN } else { EpollFlags::empty() };
-            let mut event = EpollEvent::new(what, LISTENER);
-            self.epoll.modify(listener, &mut event).context("epoll_ctl(MOD, listener)")?;
-            self.is_watched = is_open;
-        }
-        Ok(())
+        self.door.is_open(self.clients.len(), now_ms) && !is_full
     }
 
-    /// Until when a wait may last for the door's sake.
+    /// Until when a wait may last for the sake of somebody who has knocked and could not come in.
     fn looks_at_ms(&self, now_ms: u64) -> Option<u64> {
-        let is_full = !self.is_watched && self.door.listener().is_some();
-        self.door.wake_at_ms().or(is_full.then_some(now_ms + LOOK_MS))
+        self.door.wake_at_ms().or(self.has_knocked.then_some(now_ms + LOOK_MS))
     }
     // ANCHOR_END: accept
 
@@ -271,8 +317,8 @@ impl House<'_> {
             if deadline_ms > now_ms {
                 self.timers.set(slot, deadline_ms);
             } else {
-                let turn = guest.expire(&mut self.desk, now_ms);
-                self.after(token, turn);
+                guest.connection.expire(&mut self.desk.core, now_ms);
+                self.talk(token, now_ms);
             }
         }
     }
@@ -286,12 +332,14 @@ impl House<'_> {
             self.drain(client, now_ms);
         }
         self.door.last_call(backlog);
+        self.has_knocked = true; // Perhaps nobody has. To look is how the door gets closed.
     }
 
     fn drain(&mut self, client: u64, now_ms: u64) {
         let Some(guest) = self.clients.get_mut(client) else { return };
         let turn = guest.drain(&mut self.desk, now_ms);
         self.after(client, turn);
+        self.talk(client, now_ms); // The end, too, may have been told already.
     }
 
     /// Whether nobody is in, and nobody can come in any more.
@@ -309,15 +357,6 @@ fn timeout(now_ms: u64, wake_at_ms: Option<u64>) -> EpollTimeout {
     EpollTimeout::from(u16::try_from(left_ms).unwrap_or(u16::MAX))
 }
 
-fn interest(turn: Turn) -> EpollFlags {
-    match turn {
-        Turn::Readable => EpollFlags::EPOLLIN,
-        Turn::Writable => EpollFlags::EPOLLOUT,
-        Turn::Others => EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT, // Ready at the next wait.
-        Turn::Deadline | Turn::Over => EpollFlags::empty(),
-    }
-}
-
-fn readable(token: u64) -> EpollEvent {
-    EpollEvent::new(EpollFlags::EPOLLIN, token)
+fn edge(token: u64) -> EpollEvent {
+    EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, token)
 }
