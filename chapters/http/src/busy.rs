@@ -85,7 +85,7 @@ impl Default for Busy {
 }
 
 /// A spare buffer does not keep more than these bytes.
-const SPARE_BYTES_MAX: usize = 16 * 1024;
+const SPARE_BYTES_MAX: usize = 8 * 1024;
 
 impl Busy {
     pub fn unsent(&self) -> Unsent<'_> {
