@@ -18,7 +18,7 @@ use contract::probes::Outcome;
 use contract::probes::http::{self, Subject};
 use contract::server::Program;
 use contract::sys;
-use contract::verdicts::models::{HTTP, calls_per_answer};
+use contract::verdicts::models::HTTP;
 
 fn main() -> ExitCode {
     sys::raise_descriptors();
@@ -34,8 +34,5 @@ fn main() -> ExitCode {
 }
 
 fn probe(row: &str, exe: &Path) -> Outcome {
-    http::run(
-        row,
-        &Subject { program: Program::new(exe, &[]), calls_per_answer: calls_per_answer("") },
-    )
+    http::run(row, &Subject::new(Program::new(exe, &[]), ""))
 }

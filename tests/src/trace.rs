@@ -303,9 +303,9 @@ pub fn batch_asking(server: &Server, clients: usize, question: &Question) -> any
     finish(server, trace, askers)
 }
 
-/// Holds the server, lets each of `clients` send `request` over the connection that it has, lets the server
-/// go on, and notes its calls until each has heard what `is_answer` takes for one and the server sleeps
-/// again.
+/// Lets each of `clients` send `request` over the connection that it has, at a moment in which the server
+/// sleeps, and notes its calls until each has heard what `is_answer` takes for one and the server sleeps
+/// again. A thread that wakes meanwhile goes no further than to the end of the call in which it slept.
 ///
 /// # Errors
 ///
@@ -317,36 +317,24 @@ pub fn exchange(
     is_answer: fn(&[u8]) -> bool,
 ) -> anyhow::Result<Trace> {
     let mut session = Session::hold(server)?;
-    for client in clients.iter_mut() {
-        client.send(request)?;
-    }
-    // Sent is not arrived: on a busy machine, even loopback delivers later.
-    wait(|| {
-        let Ok(sockets) = sock_diag::sockets(server.address().port()) else { return false };
-        let ours = |client: &Client| sockets.iter().find(|it| it.local == client.address());
-        clients.iter().all(|it| ours(it).is_none_or(|it| it.transmit_queue == 0))
-    });
-    let mut trace = Trace { asked: clients.len(), ..Trace::default() };
+    // Nobody has asked yet: what it does until it sleeps again is our doing.
+    session.follow(|| Ok(true))?;
+    session.forget();
+    let mut trace = Trace::default();
     let mut heard: Vec<Vec<u8>> = vec![Vec::new(); clients.len()];
-    let mut listen = |within: Duration| {
-        let mut missing = Vec::new();
-        for (at, (client, heard)) in clients.iter_mut().zip(&mut heard).enumerate() {
-            while !is_answer(heard) && (!client.is_held() || !within.is_zero()) {
-                if let Some(end) = client.hear_some(within, heard) {
-                    missing.push((at, end));
-                    break;
-                }
-            }
-            if !is_answer(heard) && missing.last().is_none_or(|it| it.0 != at) {
-                missing.push((at, End::Open));
-            }
+    let port = server.address().port();
+    session.follow(|| {
+        if trace.asked == 0 {
+            ask(clients, request, port)?;
+            trace.asked = clients.len();
+            return Ok(false);
         }
-        missing
-    };
-    session.follow(|| Ok(listen(Duration::ZERO).is_empty()))?;
-    trace.late = listen(Duration::ZERO).iter().filter(|it| it.1 == End::Open).count();
+        Ok(missing(clients, &mut heard, is_answer, Duration::ZERO).is_empty())
+    })?;
+    let late = missing(clients, &mut heard, is_answer, Duration::ZERO);
+    trace.late = late.iter().filter(|it| it.1 == End::Open).count();
     session.end(&mut trace);
-    let missing = listen(LAST_CHANCE);
+    let missing = missing(clients, &mut heard, is_answer, LAST_CHANCE);
     trace.answers = trace.asked - missing.len();
     if let Some(&(at, end)) = missing.first() {
         server.must_run()?;
@@ -354,6 +342,43 @@ pub fn exchange(
         trace.unanswered = Some(Heard { bytes, end, after: LAST_CHANCE });
     }
     Ok(trace)
+}
+
+/// Each of them asks; when this returns, all of it has arrived.
+fn ask(clients: &mut [Client], request: &[u8], port: u16) -> anyhow::Result<()> {
+    for client in clients.iter_mut() {
+        client.send(request)?;
+    }
+    wait(|| {
+        let Ok(sockets) = sock_diag::sockets(port) else { return false };
+        let ours = |client: &Client| sockets.iter().find(|it| it.local == client.address());
+        clients.iter().all(|it| ours(it).is_none_or(|it| it.transmit_queue == 0))
+    });
+    Ok(())
+}
+
+/// Those who have no answer yet, and how their streams stand. Each is waited for within `within`.
+fn missing(
+    clients: &mut [Client],
+    heard: &mut [Vec<u8>],
+    is_answer: fn(&[u8]) -> bool,
+    within: Duration,
+) -> Vec<(usize, End)> {
+    let mut missing = Vec::new();
+    for (at, (client, heard)) in clients.iter_mut().zip(heard).enumerate() {
+        let mut end = End::Open;
+        // A look, not a wait, where there is no time: the server may stand still and need us.
+        while !is_answer(heard) && (!within.is_zero() || !client.is_held()) {
+            if let Some(ended) = client.hear_some(within, heard) {
+                end = ended;
+                break;
+            }
+        }
+        if !is_answer(heard) {
+            missing.push((at, end));
+        }
+    }
+    missing
 }
 
 fn finish<'a>(

@@ -60,12 +60,14 @@ pub enum Symptom {
     OneCore,
     /// It made more system calls for each answer than it may, though many requests waited at once.
     ManyCalls,
+    /// A client was refused, politely, since others had taken all places.
+    TurnedAway,
     /// Its memory grew with what one client does, and with no bound.
     MemoryGrew,
 }
 
 /// All of them, so that one can be found by its words.
-const SYMPTOMS: [Symptom; 17] = [
+const SYMPTOMS: [Symptom; 18] = [
     StalledForEver,
     StalledForItsPatience,
     Late,
@@ -82,6 +84,7 @@ const SYMPTOMS: [Symptom; 17] = [
     WentOn,
     OneCore,
     ManyCalls,
+    TurnedAway,
     MemoryGrew,
 ];
 
@@ -295,6 +298,7 @@ impl Symptom {
             AddressTaken => 'a',
             OneCore => 'c',
             ManyCalls => 'm',
+            TurnedAway => 'x',
             MemoryGrew => 'g',
             WentOn => 'o',
         }
@@ -347,6 +351,7 @@ impl fmt::Display for Symptom {
             OneCore => "one core does all the work",
             WentOn => "goes on when asked to stop",
             ManyCalls => "several system calls per answer",
+            TurnedAway => "others are turned away",
             MemoryGrew => "its memory grows",
         })
     }

@@ -20,7 +20,7 @@ use super::{judge, replacement, told, wrap};
 use crate::probes::Observation;
 use crate::probes::http::{self, Subject};
 use crate::sys;
-use crate::verdicts::models::{HTTP, MODELS, calls_per_answer};
+use crate::verdicts::models::{HTTP, MODELS};
 use crate::verdicts::{Column, Row, Verdict};
 
 /// How much runs at once, in the unit of [`http::weight`]. Most cells sleep most of the time.
@@ -79,8 +79,7 @@ fn plan(exe: &str) -> Result<Plan, String> {
     let tried = MODELS.into_iter().filter(|it| only.is_none_or(|only| only == *it));
     let tried = tried.map(|it| {
         let held_to = expected.unwrap_or(it).name;
-        let subject =
-            Subject { program: it.program(&exe), calls_per_answer: calls_per_answer(held_to) };
+        let subject = Subject::new(it.program(&exe), held_to);
         (it, held_to, subject)
     });
     Ok(Plan { tried: tried.collect(), findings: Arc::default(), room: Arc::new(Room::new(ROOM)) })

@@ -19,14 +19,16 @@ use super::{ANSWER, Observation, Outcome, Trouble, fails, judged};
 use crate::http::{Answer, Caller, NoAnswer, get_and_close};
 use crate::inject::Injection;
 use crate::server::{End, Program, Server};
-use crate::verdicts::Symptom;
+use crate::verdicts::{Symptom, models};
 
 /// A server that is held to the table.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// How it is started; an address and options follow.
     pub program: Program,
-    /// How many system calls it may make for each answer.
+    /// How many workers it has where its system calls are counted.
+    pub workers_of_batch: &'static str,
+    /// How many calls it may make then for each answer.
     pub calls_per_answer: f64,
 }
 
@@ -99,6 +101,12 @@ const QUESTION: &str = "/parity/7";
 const ODD: &[u8] = b"Odd\n";
 
 impl Subject {
+    /// `program`, which may use what the model called `name` may; what a loop may, if there is none.
+    pub fn new(program: Program, name: &str) -> Subject {
+        let (workers_of_batch, calls_per_answer) = models::calls(name);
+        Subject { program, workers_of_batch, calls_per_answer }
+    }
+
     /// The server with the patience that it has by itself.
     fn start(&self) -> anyhow::Result<Server> {
         Server::start_program(&self.program)
@@ -178,6 +186,11 @@ fn still_serves(server: &Server, after: &str) -> Result<Option<Observation>, Tro
         return fails(symptom, seen).map(Some);
     }
     Ok(None)
+}
+
+/// Whether it is a refusal that says when to come again.
+fn is_polite(answer: &Answer) -> bool {
+    answer.status == 503 && answer.closes() && answer.field("Retry-After").is_some()
 }
 
 /// A short time, in which a server on a busy machine has done what it had to do.

@@ -3,7 +3,7 @@
 //! The core is the same to the byte, so that a cell is about the waiting alone. Where a model fails by
 //! its nature, the cell says how.
 
-use super::Symptom::{MemoryGrew, OneCore, StalledForEver, StalledForItsPatience};
+use super::Symptom::{MemoryGrew, OneCore, StalledForEver, StalledForItsPatience, TurnedAway};
 use super::Verdict::{self, Fails, Holds};
 use super::{Column, Row, Table};
 
@@ -25,14 +25,16 @@ pub const MODELS: [Column; 11] = [
     Column { name: "io-uring", about: "a ring for each core" },
 ];
 
-/// The system calls that the model called `name` may make for each answer where 64 connections ask at once:
-/// a ring asks for all of it in one call; a loop makes a receive and a send for each, and one wait for
-/// all; who has a thread for each client waits for each. A server that is no model may what a loop may.
-pub fn calls_per_answer(name: &str) -> f64 {
+/// How many workers the model called `name` has where its system calls are counted, and how many calls it
+/// may make for each answer where 64 connections ask at once: a ring asks for all of it in one call; a loop
+/// makes a receive and a send for each, and one wait for all; who serves one client at a time makes these
+/// two, and its own arrangements. A server that is no model may what a loop may.
+pub(crate) fn calls(name: &str) -> (&'static str, f64) {
     match name {
-        "io-uring" => 0.25,
-        "iterative" | "fork" | "prefork" | "thread-per-connection" | "thread-pool" => 4.0,
-        _ => 2.25,
+        "io-uring" => ("1", 0.25),
+        "iterative" | "fork" | "thread-per-connection" => ("1", 3.25),
+        "prefork" | "thread-pool" => ("64", 3.25),
+        _ => ("1", 2.25),
     }
 }
 
@@ -41,6 +43,8 @@ const H: Verdict = Holds;
 const P: Verdict = Fails(StalledForItsPatience);
 /// The same where no patience ends it: as long as the one goes on, the others wait.
 const E: Verdict = Fails(StalledForEver);
+/// A pool that is all taken, and says so when somebody has waited for as long as a request may take.
+const X: Verdict = Fails(TurnedAway);
 /// One thread does it all.
 const C: Verdict = Fails(OneCore);
 /// What it holds for a client is a stack or a process.
@@ -95,7 +99,7 @@ pub const ROWS: [Row; 28] = [
     row("half_a_head_stalls_nobody", "serves others while a client has said half a head",
         &[P, H, H, H, H,  H, H, H, H, H, H]),
     row("a_pool_full_of_silent_clients_stalls_nobody", "serves others while sixty-four clients say nothing",
-        &[P, H, P, H, P,  H, H, H, H, H, H]),
+        &[P, H, P, H, X,  H, H, H, H, H, H]),
     row("a_slow_reader_costs_only_itself", "keeps its memory and the others while a client does not read",
         &[P, H, H, H, H,  H, H, H, H, H, H]),
     row("one_greedy_client_does_not_starve_others", "serves others while a client asks without end",

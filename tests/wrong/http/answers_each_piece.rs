@@ -2,7 +2,7 @@
 //!
 //! The network cuts where it likes. What came first is forgotten here when the rest comes.
 //!
-//! Killed by: any_split_is_the_same_request (does not answer)
+//! Killed by: any_split_is_the_same_request (answers wrongly)
 
 mod common;
 

@@ -2,7 +2,7 @@
 //!
 //! Those who have asked already, and whose answers are on their way, hear the end instead.
 //!
-//! Killed by: stop_answers_what_is_in_flight (does not answer)
+//! Killed by: stop_answers_what_is_in_flight (the server ends)
 
 mod common;
 

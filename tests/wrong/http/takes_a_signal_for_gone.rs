@@ -2,7 +2,7 @@
 //!
 //! EINTR says that a signal came while nothing had been read, and nothing about the client.
 //!
-//! Killed by: an_interrupted_wait_harms_nobody (does not answer)
+//! Killed by: an_interrupted_wait_harms_nobody (resets the connection)
 
 mod common;
 

@@ -2,7 +2,7 @@
 //!
 //! It sends what the socket has room for, and says how much that was.
 //!
-//! Killed by: a_large_answer_survives_a_slow_reader (answers wrongly)
+//! Killed by: a_large_answer_survives_a_slow_reader (does not answer)
 
 mod common;
 

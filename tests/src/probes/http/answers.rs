@@ -4,7 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::{ANSWER, holds};
-use super::{MOMENT, ODD, Outcome, QUESTION, Subject, expect, fails, meanwhile, symptom};
+use super::{
+    MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, fails, meanwhile,
+    symptom,
+};
 use crate::http::{Answer, Caller, NoAnswer, get, get_and_close};
 use crate::server::{End, Server};
 use crate::verdicts::Symptom;
@@ -55,6 +58,8 @@ pub(super) fn parity_and_404(subject: &Subject) -> Outcome {
             caller = Caller::connect(&server, "a client")?;
         }
     }
+    // A server that has one client at a time has room for the next one only now.
+    drop(caller);
     for last in [echo(b"hello", true), b"GET /parity/7 HTTP/1.0\r\n\r\n".to_vec()] {
         let mut caller = Caller::connect(&server, "a client")?;
         let body = if last.starts_with(b"POST") { b"hello".as_slice() } else { ODD };
@@ -253,41 +258,76 @@ pub(super) fn refusal(subject: &Subject) -> Outcome {
     let cases: [(&[u8], &[u16]); 3] =
         [(large, &[413]), (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", &[400]), (&first, &[200, 400])];
     for (request, statuses) in cases {
-        let mut caller = Caller::connect(&server, "a client")?;
-        let mut sent = caller.say(request);
-        // It goes on sending, as somebody does who has not looked yet, and who is not executed any more.
-        for _ in 0..16 {
-            let more = if request == large { vec![b'x'; 16384] } else { get(QUESTION).repeat(400) };
-            sent = sent.and_then(|()| caller.say(&more));
-            thread::sleep(Duration::from_millis(5));
-        }
-        let request = String::from_utf8_lossy(request);
-        let story = format!("A client sent `{}`, and more,", request.escape_default());
-        for &status in statuses {
-            match caller.answer(ANSWER) {
-                Ok(answer) if answer.status == status && (status == 200 || answer.closes()) => {}
-                Ok(answer) => {
-                    return fails(Symptom::WrongAnswer, format!("{story} and heard {answer}."));
-                }
-                Err(no) => {
-                    server.must_run()?;
-                    return fails(symptom(&no), format!("{story} and heard {no}."));
-                }
+        // A server reads on for a second. On a machine so busy that the rest takes longer to come, it says
+        // nothing that the server closes meanwhile: once more.
+        let mut found = Some(Refused::TooLate);
+        for _ in 0..3 {
+            found = refused(&server, request, statuses)?;
+            if !matches!(found, Some(Refused::TooLate)) {
+                break;
             }
         }
-        let rest = caller.rest(ANSWER);
-        let wrong = match (rest.end, &sent) {
-            (End::Reset, _) | (_, Err(_)) => Symptom::Reset,
-            (End::Open, _) => Symptom::HeldForEver,
-            (End::Closed, _) if !rest.bytes.is_empty() => Symptom::WrongAnswer,
-            (End::Closed, _) => continue,
-        };
-        let sent = sent.map_or_else(|it| format!(" (sending failed: {it})"), |()| String::new());
-        let seen =
-            format!("{story} was refused with {statuses:?}, and heard after it {rest}{sent}.");
-        return fails(wrong, seen);
+        match found {
+            None => {}
+            Some(Refused::Wrong(finding)) => return Ok(finding),
+            Some(Refused::TooLate) => {
+                return Err(Trouble::Broken(anyhow::anyhow!(
+                    "three times it took half a second to send 64 KiB: is this machine very busy?"
+                )));
+            }
+        }
     }
     holds("Requests that still arrived were refused, and the refusal was heard to its end.")
+}
+
+/// What becomes of a refusal that is not heard to its end.
+enum Refused {
+    Wrong(Observation),
+    TooLate,
+}
+
+/// Sends `request` and more, and hears `statuses` and the end.
+fn refused(server: &Server, request: &[u8], statuses: &[u16]) -> Result<Option<Refused>, Trouble> {
+    let wrong = |symptom, seen| fails(symptom, seen).map(|it| Some(Refused::Wrong(it)));
+    let mut caller = Caller::connect(server, "a client")?;
+    let begin = Instant::now();
+    let mut sent = caller.say(request);
+    // It goes on sending, as somebody does who has not looked yet. Nothing of it is executed any more.
+    let is_post = request.starts_with(b"POST");
+    let more = if is_post { vec![b'x'; 16384] } else { get(QUESTION).repeat(400) };
+    for _ in 0..4 {
+        thread::sleep(Duration::from_millis(10));
+        sent = sent.and_then(|()| caller.say(&more));
+    }
+    let is_late = begin.elapsed() > Duration::from_millis(500);
+    let request = String::from_utf8_lossy(request);
+    let story = format!("A client sent `{}`, and more,", request.escape_default());
+    for &status in statuses {
+        match caller.answer(ANSWER) {
+            Ok(answer) if answer.status == status && (status == 200 || answer.closes()) => {}
+            Ok(answer) => {
+                return wrong(Symptom::WrongAnswer, format!("{story} and heard {answer}."));
+            }
+            Err(_) if is_late => return Ok(Some(Refused::TooLate)),
+            Err(no) => {
+                server.must_run()?;
+                return wrong(symptom(&no), format!("{story} and heard {no}."));
+            }
+        }
+    }
+    let rest = caller.rest(ANSWER);
+    let broken = match (rest.end, &sent) {
+        (End::Closed, Ok(())) if rest.bytes.is_empty() => return Ok(None),
+        _ if is_late => return Ok(Some(Refused::TooLate)),
+        (End::Reset, _) | (_, Err(_)) => Symptom::Reset,
+        (End::Open, _) => Symptom::HeldForEver,
+        (End::Closed, _) => Symptom::WrongAnswer,
+    };
+    let sent = sent.map_or_else(|it| format!(" (sending failed: {it})"), |()| String::new());
+    wrong(
+        broken,
+        format!("{story} was refused with {statuses:?}, and heard after it {rest}{sent}."),
+    )
 }
 
 /// What `/bytes` consists of.

@@ -10,8 +10,9 @@ use crate::verdicts::Symptom;
 const BATCH: usize = 64;
 
 pub(super) fn few_calls(subject: &Subject) -> Outcome {
-    // Every worker pays for its own waiting, which is not what is counted here.
-    let server = subject.start_with(&["--workers", "1"])?;
+    // Every loop pays for its own waiting, which is not what is counted here. Of a pool the batch is as many
+    // as it has workers.
+    let server = subject.start_with(&["--workers", subject.workers_of_batch])?;
     if let Some(finding) = still_serves(&server, "its start")? {
         return Ok(finding);
     }

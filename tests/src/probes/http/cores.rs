@@ -30,17 +30,16 @@ pub(super) fn every_core(subject: &Subject) -> Outcome {
     for _ in 0..clients {
         let mut caller = Caller::connect(&server, "a client")?;
         let answer = caller.ask(&get(QUESTION), ANSWER);
-        kept.push_back(caller);
-        if kept.len() > KEPT {
-            kept.pop_front();
-        }
         if let Some(finding) = expect(&server, answer, ODD, "A client asked")? {
-            // One client at a time is one thread.
-            if kept.len() > 1 {
+            if !kept.is_empty() {
                 let seen = "It serves one client at a time, so that one core is all it uses.";
                 return fails(Symptom::OneCore, seen);
             }
             return Ok(finding);
+        }
+        kept.push_back(caller);
+        if kept.len() > KEPT {
+            kept.pop_front();
         }
         slept.extend(sleeps(&server));
     }

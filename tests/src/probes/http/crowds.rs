@@ -10,10 +10,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll as wait_for};
 use super::super::resources::spins;
 use super::super::{ANSWER, PROMPT, TO_SLEEP, holds, seconds};
 use super::{
-    MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, fails, meanwhile,
-    still_serves, symptom,
+    MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, fails, is_polite,
+    meanwhile, still_serves, symptom,
 };
-use crate::http::{Answer, Caller, NoAnswer, crowd, get, get_and_close};
+use crate::http::{Caller, NoAnswer, crowd, get, get_and_close};
 use crate::server::{End, Server};
 use crate::verdicts::Symptom;
 
@@ -185,11 +185,6 @@ pub(super) fn full(subject: &Subject) -> Outcome {
     holds(format!(
         "{PLACES} were in and {MORE} more came: {served} waited and were answered, {refused} were refused."
     ))
-}
-
-/// A refusal that says to come again.
-fn is_polite(answer: &Answer) -> bool {
-    answer.status == 503 && answer.closes()
 }
 
 /// How many stay, in steps, and after which it is first looked at what they cost.

@@ -10,7 +10,10 @@ use anyhow::Context;
 
 use super::super::{ANSWER, LET_GO, PROMPT, poll, seconds};
 use super::super::{fails, holds};
-use super::{MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect};
+use super::{
+    FOUR, IMPATIENT, MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect,
+    is_polite,
+};
 use crate::http::{Caller, get, get_and_close};
 use crate::microscope;
 use crate::server::{Client, End, Server};
@@ -52,7 +55,8 @@ fn observe_once(
     said: &[u8],
     did: &str,
 ) -> Result<Option<Observation>, Trouble> {
-    let server = subject.start_impatient()?;
+    // Many are more than so few workers, and one is not.
+    let server = subject.start_with(&[IMPATIENT.as_slice(), &FOUR].concat())?;
     let mut holders = Vec::new();
     for _ in 0..count {
         let mut holder = server.connect("client A")?;
@@ -114,6 +118,9 @@ fn who_had_to_go(server: &Server, mut holders: Vec<Client>, mut b: Caller, story
             Symptom::Late,
             format!("{story} B was served after {waited}; all others were still held."),
         ),
+        Ok(answer) if is_polite(&answer) => {
+            fails(Symptom::TurnedAway, format!("{story} At last B heard {answer}."))
+        }
         Ok(answer) => fails(Symptom::WrongAnswer, format!("{story} At last B heard {answer}.")),
         Err(no_answer) if no_answer.heard.end != End::Open => {
             fails(Symptom::Unanswered, format!("{story} At last B heard {no_answer}."))
@@ -263,7 +270,8 @@ fn who_had_to_read(server: &Server, a: Caller, mut b: Caller, story: &str) -> Ou
     let names = [(a.client.name, a.client.address()), (b.client.name, b.client.address())];
     let view = server.look().sentence(&names);
     let story = format!("{story} {} after B had asked: {view}.", seconds(PROMPT));
-    if b.answer(LET_GO).is_ok_and(|it| it.is(ODD)) {
+    // What went into the kernel's buffers was progress: the patience may begin with that.
+    if b.answer(2 * LET_GO).is_ok_and(|it| it.is(ODD)) {
         let seen = format!("{story} B was served when the server's patience with A had run out.");
         return fails(Symptom::StalledForItsPatience, seen);
     }
