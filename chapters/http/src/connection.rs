@@ -189,8 +189,11 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::expire`] has to be called at the latest. Most calls move it to later: let the
-    /// timer ring and look again, instead of moving the timer with every request.
+    /// When [`Connection::expire`] has to be called.
+    ///
+    /// Most calls move it to later: let the timer ring and look again, instead of moving the timer with
+    /// every request. A few move it to earlier (the first bytes of a request, a late answer, lingering),
+    /// so that it has to be looked at after each call.
     pub fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }
