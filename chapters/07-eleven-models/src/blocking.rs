@@ -128,6 +128,9 @@ impl Talk<'_> {
 
     fn read(&mut self, desk: &mut Desk, now_ms: u64) -> nix::Result<()> {
         let length = self.receive(desk, now_ms)?;
+        if interrupt::is_stopping() {
+            desk.core.stop(); // What has come is in flight, and its answer is the last.
+        }
         let now_ms = desk.now_ms();
         self.connection.feed(&mut desk.core, &desk.buffer[..length], now_ms);
         Ok(())

@@ -76,9 +76,9 @@ impl Crowd {
     }
 
     // ANCHOR: stop
-    /// Tells all of them that the server stops, again and again until they have gone or the time is over.
+    /// After [`interrupt::stop`]: interrupts all of them, again and again until they have gone or the time
+    /// is over.
     pub fn stop(&self, drain_ms: u64) {
-        interrupt::stop();
         let ends_at = Instant::now() + Duration::from_millis(drain_ms);
         let mut people = self.people();
         while people.inside > 0 && Instant::now() < ends_at {

@@ -53,6 +53,7 @@ impl Model for Fork {
             if is_asked_to_stop {
                 // Before the signal is taken: children are born with it blocked.
                 house.take_in_queue(config.backlog)?;
+                house.children.tell(); // Before it shows: from now on each answer is the last.
                 house.door.close();
                 if stop.heed()? {
                     return house.children.stop(&house.clock, config.drain_ms);

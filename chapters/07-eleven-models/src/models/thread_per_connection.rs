@@ -16,6 +16,7 @@ use crate::blocking::{self, Desk};
 use crate::clock::Clock;
 use crate::crowd::Crowd;
 use crate::door::Door;
+use crate::interrupt;
 use crate::model::{Config, Model};
 use crate::net::{self, Sharing};
 use crate::stop::Stop;
@@ -74,6 +75,7 @@ impl Model for ThreadPerConnection {
                 house.take_in()?;
             }
             if is_asked_to_stop && stop.heed()? {
+                interrupt::stop(); // Before it shows: from now on each answer is the last.
                 house.take_in_queue(config.backlog)?;
                 house.door.close();
                 house.crowd.stop(config.drain_ms);

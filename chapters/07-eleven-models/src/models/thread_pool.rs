@@ -3,8 +3,9 @@
 //! too many wait in the queue, and idle clients who keep their connections hold the threads until they are
 //! let go.
 //!
-//! Nobody waits in the queue for longer than a request may take: then it is told 503 and when to come
-//! again. A queue that is full takes nobody in, and whoever comes then waits in the queue of the kernel.
+//! Nobody waits in the queue without end: a silent client is let go after `--idle-ms`, and whoever is in the
+//! queue for that and `--patience-ms` more is told 503, and when to come again. A queue that is full takes
+//! nobody in, and whoever comes then waits in the queue of the kernel.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ use crate::blocking::{self, Desk, READ_BYTES};
 use crate::clock::Clock;
 use crate::crowd::Crowd;
 use crate::door::Door;
+use crate::interrupt;
 use crate::model::{Config, Model};
 use crate::net::{self, Sharing};
 use crate::options;
@@ -69,6 +71,7 @@ impl Model for ThreadPool {
                 queue.push(client, now_ms);
             }
             if is_asked_to_stop && stop.heed()? {
+                interrupt::stop(); // Before it shows: from now on each answer is the last.
                 let last = door.listener().map(|it| net::take_queue(it, config.backlog));
                 for client in last.unwrap_or_default() {
                     match queue.look().inside < config.connections_max {
@@ -179,7 +182,8 @@ impl Queue {
             somebody_came: Condvar::new(),
             room: EventFd::from_flags(flags).context("eventfd")?,
             connections_max: config.connections_max,
-            patience_ms: config.limits.head_patience_ms.into(),
+            patience_ms: u64::from(config.limits.idle_patience_ms)
+                + u64::from(config.limits.head_patience_ms),
         }))
     }
 
@@ -264,7 +268,7 @@ mod tests {
     use super::*;
 
     fn queue(connections_max: usize) -> Arc<Queue> {
-        let limits = Limits { head_patience_ms: 100, ..Limits::default() };
+        let limits = Limits { head_patience_ms: 40, idle_patience_ms: 60, ..Limits::default() };
         let config = Config {
             workers: 1,
             pool: 1,
