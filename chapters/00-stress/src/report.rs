@@ -12,14 +12,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A request noticed later than this was late by the generator's fault.
-const LATE_NS: u64 = 25_000_000;
+pub(crate) const LATE_NS: u64 = 25_000_000;
 /// More of a step than this, and at least [`LATE_COUNT`], and the step says more of the generator than of the server.
-const LATE_SHARE: f64 = 0.01;
-const LATE_COUNT: u64 = 3;
+pub(crate) const LATE_SHARE: f64 = 0.01;
+pub(crate) const LATE_COUNT: u64 = 3;
 /// A thread that works this much of its time has none left.
-const BUSY_SHARE: f64 = 0.95;
+pub(crate) const BUSY_SHARE: f64 = 0.95;
 /// With a thread that is busy, this much lateness at p99 is its own.
-const BUSY_LATE_MS: f64 = 5.0;
+pub(crate) const BUSY_LATE_MS: f64 = 5.0;
 
 /// What a run has shown. It serialises to the JSON summary of `--json`.
 #[derive(Clone, Debug, Serialize)]

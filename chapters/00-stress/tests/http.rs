@@ -120,7 +120,8 @@ fn a_backlog_that_grew_is_said_and_the_rate_is_that_of_the_answers() {
     let words = table(&report);
     assert!(words.contains("the backlog grew"), "{words}");
     assert!(words.contains("never sent: their latency"), "{words}");
-    assert!(!report.client_bound);
+    // That is the server's doing, and no reason to blame the generator, which may have its own.
+    assert!(!report.client_bound || report.lateness.max_ms > 25.0, "{words}");
 }
 
 #[test]

@@ -61,6 +61,8 @@ pub(crate) struct Tally {
     pub correct: u64,
     pub errors: u64,
     pub not_sent: u64,
+    /// Requests that the generator noticed too late for its own good; see the report.
+    pub late: u64,
     pub wrong: Wrong,
     pub bytes: u64,
     pub rows: BTreeMap<(Outcome, Phase, i32), u64>,
@@ -160,6 +162,7 @@ impl Tally {
             correct: 0,
             errors: 0,
             not_sent: 0,
+            late: 0,
             wrong: Wrong::default(),
             bytes: 0,
             rows: BTreeMap::new(),

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     clock::{now_ns, sleep_until, to_timespec},
     record::{Outcome, Phase},
+    report::LATE_NS,
 };
 use anyhow::{Context, Result};
 use nix::{
@@ -287,6 +288,7 @@ impl<'a> Engine<'a> {
         let (tally, late_ns) = (&mut self.desk.tally, now - due.at_ns);
         tally.scheduled += 1;
         tally.lateness.saturating_record(late_ns);
+        tally.late += u64::from(late_ns > LATE_NS);
         if late_ns > LATE_NS_MAX {
             tally.not_sent += 1;
             tally.row((Outcome::NotSent, Phase::Open, Errno::UnknownErrno));

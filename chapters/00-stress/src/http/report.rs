@@ -8,18 +8,12 @@ use super::{
 use crate::{
     latency::{Summary, http_histogram},
     record::Outcome,
-    report::{ErrorRow, percent, rows_of},
+    report::{BUSY_LATE_MS, BUSY_SHARE, ErrorRow, LATE_COUNT, LATE_SHARE, percent, rows_of},
 };
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A thread that works this much of its time has none left.
-const BUSY_SHARE: f64 = 0.95;
-/// With a thread that is busy, this much lateness at p99 is its own.
-const BUSY_LATE_MS: f64 = 5.0;
-/// This much lateness at p99 is its own in any case.
-const LATE_MS: f64 = 25.0;
 /// A backlog of this share of the schedule, larger at the end than at half of it, has grown.
 const GREW_SHARE: f64 = 0.01;
 
@@ -225,7 +219,8 @@ impl Report {
         let elapsed_s = elapsed_s(plan, &seen, window_ns, interrupted);
         let cost = Cost::of(&seen, server_cpu_ns, answers);
         let not_sent = sum(|tally| tally.not_sent);
-        let because = why_client_bound(saturate, not_sent, &lateness, &cost);
+        let because =
+            why_client_bound(saturate, (not_sent, sum(|tally| tally.late)), &lateness, &cost);
         let mut report = Report {
             mode: if saturate { "closed loop (saturating)" } else { "open loop" },
             scheduled,
@@ -308,7 +303,7 @@ fn elapsed_s(plan: &Plan, seen: &[Seen], window_ns: u64, interrupted: bool) -> f
 /// The verdict on the generator itself.
 fn why_client_bound(
     saturate: bool,
-    not_sent: u64,
+    (not_sent, late): (u64, u64),
     lateness: &Summary,
     cost: &Cost,
 ) -> Option<String> {
@@ -323,11 +318,8 @@ fn why_client_bound(
              the CPU time of an answer compares servers"
         ));
     }
-    if lateness.p99_ms > LATE_MS {
-        return Some(format!(
-            "of its requests, one in a hundred was late by {:.0} ms",
-            lateness.p99_ms
-        ));
+    if late >= LATE_COUNT && late as f64 > LATE_SHARE * lateness.count as f64 {
+        return Some(format!("{late} requests were noticed more than 25 ms late"));
     }
     (busy && lateness.p99_ms > BUSY_LATE_MS).then(|| {
         format!("its thread worked {share:.0} % of the time, late by {:.0} ms", lateness.p99_ms)

@@ -10,11 +10,12 @@ use crate::{
     clock::{now_ns, process_cpu_ns},
     resources::check_connections,
 };
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use std::{
     sync::{
         Barrier, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
     },
     thread,
     time::Duration,
@@ -41,21 +42,24 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(&Progress), stop: &AtomicBool) 
     let mut server = ServerCpu::new(plan);
     let seen = thread::scope(|scope| {
         let watcher = thread::current();
-        let mut threads = Vec::new();
+        let (mut threads, mut starts) = (Vec::new(), Vec::new());
         for (index, engine) in engines.into_iter().enumerate() {
             let watcher = watcher.clone();
+            let (start, started) = mpsc::channel::<()>();
             let work = move || {
+                // No engine begins unless all can: they wait for each other later.
+                started.recv().map_err(|_| anyhow!("another engine has no thread"))?;
                 let result = engine.run();
                 watcher.unpark();
                 result
             };
             let named = thread::Builder::new().name(format!("stress-http-{index}"));
-            // The others would wait at the barrier for one that never came.
-            let thread = named.spawn_scoped(scope, work).unwrap_or_else(|error| {
-                eprintln!("stress: clone: no thread for the engine: {error}");
-                std::process::exit(1)
-            });
-            threads.push(thread);
+            let thread = named.spawn_scoped(scope, work);
+            threads.push(thread.context("clone: no thread for the engine")?);
+            starts.push(start);
+        }
+        for start in starts {
+            let _ = start.send(()); // Who has ended already will say why.
         }
         while threads.iter().any(|thread| !thread.is_finished()) {
             thread::park_timeout(server.look(shared.origin_ns.load(Ordering::Acquire)));
