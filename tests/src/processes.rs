@@ -60,14 +60,14 @@ pub fn cpu_time(pid: u32) -> Option<Duration> {
     Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
 }
 
-/// How long the threads of `pid` have run or have waited for a core to run on.
-pub fn wanted_time(pid: u32) -> Duration {
+/// How long each thread of `pid` has run or has waited for a core to run on.
+pub fn wanted_times(pid: u32) -> Vec<(u32, Duration)> {
     let each = |task| {
         let text = fs::read_to_string(format!("/proc/{pid}/task/{task}/schedstat")).ok()?;
         let times = text.split_whitespace().take(2).filter_map(|it| it.parse().ok());
-        Some(times.map(Duration::from_nanos).sum::<Duration>())
+        Some((task, times.map(Duration::from_nanos).sum::<Duration>()))
     };
-    tasks(pid).into_iter().filter_map(each).sum()
+    tasks(pid).into_iter().filter_map(each).collect()
 }
 
 /// How often the thread `task` of `pid` went to sleep of its own will.

@@ -479,7 +479,13 @@ impl Server {
     ///
     /// When it has ended.
     pub fn wanted_time(&self) -> anyhow::Result<Duration> {
-        self.sum(|pid| Some(processes::wanted_time(pid)))
+        let each = |pid| processes::wanted_times(pid).into_iter().map(|it| it.1).sum::<Duration>();
+        self.sum(|pid| Some(each(pid)))
+    }
+
+    /// The same of each of its threads and of those of its children.
+    pub fn wanted_times(&self) -> Vec<(u32, Duration)> {
+        self.processes().into_iter().flat_map(processes::wanted_times).collect()
     }
 
     /// How often its threads went to sleep of their own will: `voluntary_ctxt_switches` of proc(5).

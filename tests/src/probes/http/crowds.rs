@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll as wait_for};
 
-use super::super::resources::spins;
 use super::super::{ANSWER, PROMPT, TO_SLEEP, holds, seconds};
+use super::resources::spins;
 use super::{
     MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, fails, is_polite,
     meanwhile, still_serves, symptom,

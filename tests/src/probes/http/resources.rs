@@ -1,12 +1,13 @@
 //! The promises about what a server uses: descriptors, threads, processes, memory, CPU time, its port.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
 
-use super::super::resources::{own_address, spins};
+use super::super::resources::own_address;
 use super::super::{ANSWER, LET_GO, PROMPT, TO_SLEEP, holds, poll, seconds};
 use super::{Outcome, QUESTION, Subject, fails, still_serves};
 use crate::http::{Caller, get, get_and_close};
@@ -235,4 +236,21 @@ pub(super) fn out_of_descriptors(subject: &Subject) -> Outcome {
         told.push(story);
     }
     holds(told.join(" "))
+}
+
+/// The CPU time that it uses in `time`, and whether that is more than `most` or one of its threads wanted most
+/// of the time. With many processes, what all of them want together says nothing on a busy machine.
+pub(super) fn spins(
+    server: &Server,
+    time: Duration,
+    most: Duration,
+) -> anyhow::Result<(Duration, bool)> {
+    let (cpu, wanted) = (server.cpu_time()?, server.wanted_times());
+    thread::sleep(time);
+    let cpu = server.cpu_time()?.saturating_sub(cpu);
+    let before: BTreeMap<u32, Duration> = wanted.into_iter().collect();
+    let wants = |(thread, now): &(u32, Duration)| {
+        now.saturating_sub(before.get(thread).copied().unwrap_or_default()) > time * 2 / 3
+    };
+    Ok((cpu, cpu > most || server.wanted_times().iter().any(wants)))
 }

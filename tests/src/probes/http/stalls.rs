@@ -11,35 +11,38 @@ use anyhow::Context;
 use super::super::{ANSWER, LET_GO, PROMPT, poll, seconds};
 use super::super::{fails, holds};
 use super::{
-    FOUR, IMPATIENT, MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect,
-    is_polite,
+    IMPATIENT, MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, is_polite,
 };
 use crate::http::{Caller, get, get_and_close};
 use crate::microscope;
 use crate::server::{Client, End, Server};
 use crate::verdicts::Symptom;
 
-/// How many clients are silent at once: more than any pool has workers.
+/// How many clients are silent at once: more than there are workers.
 const POOL: usize = 64;
 
+/// Whoever is silent has longer than whoever waits for a place, so that what becomes of those who wait is
+/// not a matter of a moment.
+const FULL: [&str; 6] = ["--workers", "4", "--patience-ms", "1250", "--idle-ms", "2000"];
+
 pub(super) fn silent(subject: &Subject) -> Outcome {
-    observe(subject, 1, b"", "connected and said nothing")
+    observe(subject, 1, b"", &IMPATIENT, "connected and said nothing")
 }
 
 pub(super) fn half_a_head(subject: &Subject) -> Outcome {
-    observe(subject, 1, b"GET / HTTP/1.1\r\nHos", "sent half a head and stopped")
+    observe(subject, 1, b"GET / HTTP/1.1\r\nHos", &IMPATIENT, "sent half a head and stopped")
 }
 
 pub(super) fn pool_full(subject: &Subject) -> Outcome {
-    observe(subject, POOL, b"", "connected and said nothing")
+    observe(subject, POOL, b"", &FULL, "connected and said nothing")
 }
 
 /// So many clients stall; client B asks; they let go.
-fn observe(subject: &Subject, count: usize, said: &[u8], did: &str) -> Outcome {
+fn observe(subject: &Subject, count: usize, said: &[u8], options: &[&str], did: &str) -> Outcome {
     // On a machine that is too busy, they may be let go before B has had its time, and then B's answer
     // says nothing: once more, with others.
     for _ in 0..3 {
-        if let Some(observation) = observe_once(subject, count, said, did)? {
+        if let Some(observation) = observe_once(subject, count, said, options, did)? {
             return Ok(observation);
         }
     }
@@ -53,10 +56,10 @@ fn observe_once(
     subject: &Subject,
     count: usize,
     said: &[u8],
+    options: &[&str],
     did: &str,
 ) -> Result<Option<Observation>, Trouble> {
-    // Many are more than so few workers, and one is not.
-    let server = subject.start_with(&[IMPATIENT.as_slice(), &FOUR].concat())?;
+    let server = subject.start_with(options)?;
     let mut holders = Vec::new();
     for _ in 0..count {
         let mut holder = server.connect("client A")?;
@@ -76,6 +79,9 @@ fn observe_once(
     match b.ask(&get_and_close(QUESTION), PROMPT) {
         Err(no_answer) if no_answer.heard.end == End::Open && no_answer.wrong.is_none() => {
             who_had_to_go(&server, holders, b, &story).map(Some)
+        }
+        Ok(answer) if is_polite(&answer) => {
+            fails(Symptom::TurnedAway, format!("{story} Client B heard {answer}.")).map(Some)
         }
         answer => {
             let story = format!("{story} Client B asked for {QUESTION}");
@@ -357,9 +363,8 @@ fn beside_greedy(
         }
         slowest = slowest.max(start.elapsed());
     }
-    let more = answered.load(Ordering::Relaxed) > before;
-    if !more {
-        // Otherwise nobody was greedy while the others asked.
+    if !poll(ANSWER, || answered.load(Ordering::Relaxed) > before) {
+        // Then nobody was greedy while the others asked.
         let seen = format!("{story}, and was not answered while {OTHERS} others were.");
         return fails(Symptom::Unanswered, seen);
     }

@@ -92,7 +92,11 @@ fn while_it_stops(server: &Server, clients: &mut Clients) -> Result<Option<Obser
     if let Some(idle) = &mut clients.idle {
         let rest = idle.rest(PROMPT);
         if !rest.is(b"") {
-            let seen = format!("Asked to stop, it left an idle client, who heard {rest}.");
+            let names = [(idle.client.name, idle.client.address())];
+            let view = server.look().sentence(&names);
+            let seen = format!(
+                "Asked to stop, it left an idle client, who heard {rest}. Meanwhile {view}."
+            );
             let symptom = if rest.end == End::Open { Symptom::HeldForEver } else { Symptom::Reset };
             return fails(symptom, seen).map(Some);
         }
