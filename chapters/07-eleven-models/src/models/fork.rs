@@ -36,7 +36,8 @@ impl Model for Fork {
         net::announce(&listener)?;
         let door = Door::new(listener, config.connections_max);
         let desk = Desk::new(config, app, READ_BYTES);
-        let mut house = House { door, children, desk, clock: Clock::new() };
+        let (queue, clock) = (Vec::new(), Clock::new());
+        let mut house = House { door, children, queue, desk, clock };
         loop {
             let is_open = house.door.is_open(house.children.len(), house.clock.now_ms());
             let listener = house.door.listener().context("the door is open until the end")?;
@@ -52,9 +53,7 @@ impl Model for Fork {
             }
             if is_asked_to_stop {
                 // Before the signal is taken: children are born with it blocked.
-                house.take_in_queue(config.backlog)?;
-                house.children.tell(); // Before it shows: from now on each answer is the last.
-                house.door.close();
+                house.close(config);
                 if stop.heed()? {
                     return house.children.stop(&house.clock, config.drain_ms);
                 }
@@ -68,46 +67,54 @@ impl Model for Fork {
 struct House {
     door: Door,
     children: Children,
+    /// At the stop: who was in the queue of the kernel.
+    queue: Vec<OwnedFd>,
     desk: Desk,
     clock: Clock,
 }
 
 impl House {
     // ANCHOR: accept
-    /// The next one who waits outside. Whether there was anybody, and room for them.
-    fn take_in(&mut self) -> anyhow::Result<bool> {
-        let now_ms = self.clock.now_ms();
-        let Some(client) = self.door.accept_one(self.children.len(), now_ms)? else {
-            return Ok(false);
-        };
-        match self.children.fork() {
-            Ok(Side::Parent) => {} // The child has the socket. Ours is closed here.
-            Ok(Side::Child) => self.live(client),
-            Err(_) => {
-                // No process for this one. It is told so at once, as is the next: nobody waits for what may
-                // never come, and since each turn takes a client from the queue, this is no spin.
-                net::refuse(&client);
-            }
-        }
-        Ok(true)
-    }
-
-    /// All who have come until now. There may be no end of those who come meanwhile, so that it ends after
-    /// as many as the queue holds.
-    fn take_in_queue(&mut self, backlog: i32) -> anyhow::Result<()> {
-        let mut taken = 0;
-        while taken <= backlog && self.take_in()? {
-            taken += 1;
+    /// The next one who waits outside, if there is anybody.
+    fn take_in(&mut self) -> anyhow::Result<()> {
+        if let Some(client) = self.door.accept_one(self.children.len(), self.clock.now_ms())? {
+            self.admit(client);
         }
         Ok(())
     }
 
+    fn admit(&mut self, client: OwnedFd) {
+        match self.children.fork() {
+            Ok(Side::Parent) => {} // The child has the socket. Ours is closed here.
+            Ok(Side::Child) => self.live(client),
+            // No process for this one. It is told so at once, as is the next: nobody waits for what may
+            // never come, and since each turn takes a client from the queue, this is no spin.
+            Err(_) => net::refuse(&client),
+        }
+    }
+
     /// The life of a child.
     fn live(&mut self, client: OwnedFd) -> ! {
-        self.door.close(); // Or the address would be taken until the last child has ended.
+        // What a child has a copy of is not closed before the child ends: not the address, and no client.
+        self.door.close();
+        self.queue.clear();
         blocking::converse(&client, &mut self.desk, || {});
         drop(client);
         std::process::exit(0)
     }
     // ANCHOR_END: accept
+
+    /// The server stops. Who is in the queue already is let in, and nobody else.
+    fn close(&mut self, config: &Config) {
+        let queue = self.door.listener().map(|it| net::take_queue(it, config.backlog));
+        self.queue = queue.unwrap_or_default();
+        self.children.tell(); // Before it shows: from now on each answer is the last.
+        self.door.close();
+        while let Some(client) = self.queue.pop() {
+            match self.children.len() < config.connections_max {
+                true => self.admit(client),
+                false => net::refuse(&client),
+            }
+        }
+    }
 }

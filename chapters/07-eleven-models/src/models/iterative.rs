@@ -62,7 +62,7 @@ impl Model for Iterative {
         }
         drop(listener);
         // Who was in the queue already is answered, if its request has come.
-        queue.iter().for_each(|client: &OwnedFd| blocking::converse(client, &mut desk, || {}));
+        queue.into_iter().for_each(|it: OwnedFd| blocking::converse(&it, &mut desk, || {}));
         Ok(())
     }
     // ANCHOR_END: serve

@@ -143,7 +143,7 @@ impl House {
         let _ = socket::shutdown(self.listener.as_raw_fd(), Shutdown::Read);
         if !queue.is_empty() && self.children.fork() == Ok(Side::Child) {
             interrupt::stop();
-            queue.iter().for_each(|client| blocking::converse(client, &mut self.desk, || {}));
+            queue.into_iter().for_each(|it| blocking::converse(&it, &mut self.desk, || {}));
             std::process::exit(0);
         }
     }

@@ -75,9 +75,7 @@ impl Model for ThreadPerConnection {
                 house.take_in()?;
             }
             if is_asked_to_stop && stop.heed()? {
-                interrupt::stop(); // Before it shows: from now on each answer is the last.
-                house.take_in_queue(config.backlog)?;
-                house.door.close();
+                house.close();
                 house.crowd.stop(config.drain_ms);
                 return Ok(()); // Whoever is left ends with the process.
             }
@@ -98,12 +96,15 @@ struct House {
 
 impl House {
     // ANCHOR: accept
-    /// The next one who waits outside. Whether there was anybody, and room for them.
-    fn take_in(&mut self) -> anyhow::Result<bool> {
-        let now_ms = self.clock.now_ms();
-        let Some(client) = self.door.accept_one(self.crowd.inside(), now_ms)? else {
-            return Ok(false);
-        };
+    /// The next one who waits outside, if there is anybody.
+    fn take_in(&mut self) -> anyhow::Result<()> {
+        if let Some(client) = self.door.accept_one(self.crowd.inside(), self.clock.now_ms())? {
+            self.admit(client);
+        }
+        Ok(())
+    }
+
+    fn admit(&self, client: OwnedFd) {
         // Both have it: without a thread it is ours to refuse. The last one to let go closes it.
         let client = Arc::new(client);
         if self.start(Arc::clone(&client)).is_err() {
@@ -111,7 +112,6 @@ impl House {
             // come, and since each turn takes a client from the queue, this is no spin.
             net::refuse(&client);
         }
-        Ok(true)
     }
 
     /// Makes the thread of `client`.
@@ -130,15 +130,18 @@ impl House {
         });
         started.map(drop)
     }
-
-    /// All who have come until now. There may be no end of those who come meanwhile, so that it ends after
-    /// as many as the queue holds.
-    fn take_in_queue(&mut self, backlog: i32) -> anyhow::Result<()> {
-        let mut taken = 0;
-        while taken <= backlog && self.take_in()? {
-            taken += 1;
-        }
-        Ok(())
-    }
     // ANCHOR_END: accept
+
+    /// The server stops. Who is in the queue already is let in, and nobody else.
+    fn close(&mut self) {
+        interrupt::stop(); // Before it shows: from now on each answer is the last.
+        let queue = self.door.listener().map(|it| net::take_queue(it, self.config.backlog));
+        self.door.close();
+        for client in queue.unwrap_or_default() {
+            match self.crowd.inside() < self.config.connections_max {
+                true => self.admit(client),
+                false => net::refuse(&client),
+            }
+        }
+    }
 }
