@@ -127,18 +127,18 @@ impl House {
 
     fn talk(&mut self, client: u64, now_ms: u64) {
         let Some(guest) = self.clients.get_mut(client) else { return };
-        let mut turn = guest.turn(&mut self.desk, now_ms);
+        let turn = guest.turn(&mut self.desk, now_ms);
+        self.after(client, turn, now_ms);
+    }
+
+    /// Notes what `client` waits for now, or lets it go.
+    fn after(&mut self, client: u64, mut turn: Turn, now_ms: u64) {
+        let Some(guest) = self.clients.get_mut(client) else { return };
         if turn == Turn::Readable && guest.has_ended {
             // A read that did not fill the buffer was the last but one: the end is behind it, and nothing
             // comes after that to make an edge.
             turn = guest.turn(&mut self.desk, now_ms);
         }
-        self.after(client, turn);
-    }
-
-    /// Notes what `client` waits for now, or lets it go.
-    fn after(&mut self, client: u64, turn: Turn) {
-        let Some(guest) = self.clients.get_mut(client) else { return };
         match turn {
             Turn::Over => return self.leave(client),
             Turn::Others if guest.waits_for != Turn::Others => self.ready.push_back(client),
@@ -204,8 +204,8 @@ impl House {
             if deadline_ms > now_ms {
                 self.timers.set(slot, deadline_ms);
             } else {
-                guest.connection.expire(&mut self.desk.core, now_ms);
-                self.talk(token, now_ms);
+                let turn = guest.expire(&mut self.desk, now_ms);
+                self.after(token, turn, now_ms);
             }
         }
     }
@@ -225,8 +225,7 @@ impl House {
     fn drain(&mut self, client: u64, now_ms: u64) {
         let Some(guest) = self.clients.get_mut(client) else { return };
         let turn = guest.drain(&mut self.desk, now_ms);
-        self.after(client, turn);
-        self.talk(client, now_ms); // The end, too, may have been told already.
+        self.after(client, turn, now_ms);
     }
 
     /// Whether nobody is in, and nobody can come in any more.
