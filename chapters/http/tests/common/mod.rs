@@ -117,9 +117,11 @@ impl Talk {
             match self.connection.wants() {
                 Wants::Write => {
                     let unsent = self.connection.unsent();
-                    let all = [unsent.first, unsent.second].concat();
-                    let length = all.len().min(at_once);
-                    self.said.extend_from_slice(&all[..length]);
+                    let first = unsent.first.len().min(at_once);
+                    let second = unsent.second.len().min(at_once - first);
+                    self.said.extend_from_slice(&unsent.first[..first]);
+                    self.said.extend_from_slice(&unsent.second[..second]);
+                    let length = first + second;
                     self.connection.sent(&mut self.core, length, self.now_ms);
                 }
                 Wants::Wait => {
