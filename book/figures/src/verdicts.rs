@@ -1,43 +1,62 @@
-//! `{{#verdicts ch03 ch04: row row}}`: rows of the table of promises, as the tests hold it.
+//! `{{#verdicts ch03 ch04: row row}}`: rows of the tables of promises, as the tests hold them.
 
 use crate::fault::{Fault, Result, listed};
-use contract::verdicts::{self, CHAPTERS, Row, TABLE, Verdict};
+use contract::verdicts::models::HTTP;
+use contract::verdicts::{CHAPTERS, LINES, Row, Table, Verdict};
+
+/// What stands for all models of chapter 07, in one letter each: eleven columns of sentences are no table.
+const MODELS: &str = "models";
 
 /// The directive's Markdown: a table.
 ///
 /// # Errors
-/// If the table of promises has no such row or column.
+/// If no table of promises has such rows or columns.
 pub fn render(body: &str) -> Result<String> {
     let (columns, rows) = body.split_once(':').unwrap_or((body, ""));
     let mut columns: Vec<&str> = columns.split_whitespace().collect();
+    let is_short = columns == [MODELS];
     if columns.is_empty() {
         columns = CHAPTERS.iter().map(|it| it.name).collect();
+    } else if is_short {
+        columns = HTTP.columns.iter().map(|it| it.name).collect();
     }
-    if let Some(name) =
-        columns.iter().find(|it| verdicts::columns().all(|known| known.name != **it))
-    {
+    let table = table_of(columns[0]);
+    if let Some(name) = columns.iter().find(|it| !has(&table, it)) {
         return Err(Fault {
             what: format!("the table has no column {name}"),
-            remedy: format!("it has {}", listed(verdicts::columns().map(|it| it.name))),
+            remedy: format!("it has {}", listed(table.columns.iter().map(|it| it.name))),
         });
     }
-    let mut rows: Vec<Row> = rows.split_whitespace().map(row).collect::<Result<_>>()?;
-    if rows.is_empty() {
-        rows = TABLE.to_vec();
+    let mut chosen: Vec<Row> =
+        rows.split_whitespace().map(|it| row(&table, it)).collect::<Result<_>>()?;
+    if chosen.is_empty() {
+        chosen = table.rows.to_vec();
+    }
+    if is_short {
+        return Ok(in_letters(&table, &chosen));
     }
     let heads: String = columns.iter().map(|it| format!(" `{it}` |")).collect();
-    let mut table = format!("| a good server … |{heads}\n|---|{}\n", "---|".repeat(columns.len()));
-    for row in rows {
+    let mut text = format!("| a good server … |{heads}\n|---|{}\n", "---|".repeat(columns.len()));
+    for row in chosen {
         let cells: String = columns.iter().map(|it| cell(&row, it)).collect();
-        table += &format!("| {} (`{}`) |{cells}\n", row.promise, row.name);
+        text += &format!("| {} (`{}`) |{cells}\n", row.promise, row.name);
     }
-    Ok(table)
+    Ok(text)
 }
 
-fn row(name: &str) -> Result<Row> {
-    verdicts::find(name).copied().ok_or_else(|| Fault {
+/// The table that has `column`; that of the chapters if none has.
+fn table_of(column: &str) -> Table {
+    if has(&HTTP, column) { HTTP } else { LINES }
+}
+
+fn has(table: &Table, column: &str) -> bool {
+    table.columns.iter().any(|it| it.name == column)
+}
+
+fn row(table: &Table, name: &str) -> Result<Row> {
+    table.rows.iter().find(|it| it.name == name).copied().ok_or_else(|| Fault {
         what: format!("the table has no row {name}"),
-        remedy: format!("it has {}", TABLE.map(|it| it.name).join(", ")),
+        remedy: format!("it has {}", listed(table.rows.iter().map(|it| it.name))),
     })
 }
 
@@ -46,6 +65,35 @@ fn cell(row: &Row, column: &str) -> String {
         Some(Verdict::Fails(symptom)) => format!(" **fails**: {symptom} |"),
         _ => " holds |".to_owned(),
     }
+}
+
+/// A letter for each cell, with what the letters and the numbers of the columns mean.
+fn in_letters(table: &Table, rows: &[Row]) -> String {
+    let heads: String = (1..=table.columns.len()).map(|it| format!(" {it} |")).collect();
+    let mut text =
+        format!("| a good server … |{heads}\n|---|{}\n", ":-:|".repeat(table.columns.len()));
+    let mut used = Vec::new();
+    for row in rows {
+        text += &format!("| {} |", row.promise);
+        for verdict in row.cells {
+            match verdict {
+                Verdict::Holds => text += " · |",
+                Verdict::Fails(symptom) => {
+                    used.push(*symptom);
+                    text += &format!(" **{}** |", symptom.letter());
+                }
+            }
+        }
+        text.push('\n');
+    }
+    used.sort_by_key(|it| it.letter());
+    used.dedup();
+    let used: Vec<_> = used.iter().map(|it| format!("**{}** fails: {it}", it.letter())).collect();
+    text += &format!("\nA dot: holds. {}.\n\n", used.join("; "));
+    for (at, column) in table.columns.iter().enumerate() {
+        text += &format!("{}. `{}`: {}\n", at + 1, column.name, column.about);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -62,9 +110,29 @@ mod tests {
             | holds | holds |\n";
         assert_eq!(table, expected);
         let whole = render("").unwrap();
-        assert_eq!(whole.lines().count(), 2 + TABLE.len());
+        assert_eq!(whole.lines().count(), 2 + LINES.rows.len());
         assert!(whole.starts_with("| a good server … | `ch01` |"), "{whole}");
-        assert_eq!(render("ch06-crate").unwrap().lines().count(), 2 + TABLE.len());
+        assert_eq!(render("ch06-crate").unwrap().lines().count(), 2 + LINES.rows.len());
+    }
+
+    #[test]
+    fn the_models_are_in_letters_or_in_words() {
+        let text = render("models: half_a_head_stalls_nobody every_core_serves").unwrap();
+        let expected = "| a good server … | 1 | 2 |";
+        assert!(text.starts_with(expected), "{text}");
+        let [_, _, head, cores, ..] = &text.lines().collect::<Vec<_>>()[..] else {
+            panic!("{text}")
+        };
+        assert!(head.ends_with("half a head | **p** | · | · | · | · | · | · | · | · | · | · |"));
+        assert!(cores.contains(" **c** |"), "{cores}");
+        assert!(
+            text.contains("A dot: holds. **c** fails: one core does all the work; **p** fails")
+        );
+        assert!(text.ends_with("11. `io-uring`: a ring for each core\n"), "{text}");
+        let words = render("prefork io-uring: half_a_head_stalls_nobody").unwrap();
+        assert!(words.ends_with("(`half_a_head_stalls_nobody`) | holds | holds |\n"), "{words}");
+        let told = render("prefork ch01").unwrap_err().to_string();
+        assert!(told.starts_with("the table has no column ch01\n    it has iterative, "), "{told}");
     }
 
     #[test]
