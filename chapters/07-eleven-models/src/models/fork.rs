@@ -35,7 +35,8 @@ impl Model for Fork {
         let listener = net::listen(address, config, Sharing::Alone)?;
         net::announce(&listener)?;
         let door = Door::new(listener, config.connections_max);
-        let desk = Desk::new(config, app, READ_BYTES);
+        let mut desk = Desk::new(config, app, READ_BYTES);
+        desk.rehearse();
         let (queue, clock) = (Vec::new(), Clock::new());
         let mut house = House { door, children, queue, desk, clock };
         loop {
