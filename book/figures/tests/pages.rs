@@ -84,6 +84,30 @@ fn a_figure_of_words_and_panels() {
 }
 
 #[test]
+fn a_figure_of_dots() {
+    let (folder, sources) = sources();
+    let rows = "server,family,seed,load,mean_ms,worst_ms\n\
+         iterative,one,1,few,1,900\niterative,one,2,few,2,1100\nfork,each,1,few,3,40\n\
+         thread-per-connection,each,1,few,4,\niterative,one,1,many,1,\n";
+    fs::write(folder.path().join("arena.csv"), rows).expect("a file");
+    fs::write(folder.path().join("arena.json"), "{}").expect("a file");
+    let text = "{{#figure arena kind=dots x=server y=mean_ms y2=worst_ms series=family log=y \
+         where=\"load=few\" title=\"Who waits\" x_title=model y_title=\"mean, ms\" \
+         y2_title=\"longest, ms\" names=\"one: a fixed number\"}}\n";
+    let page = expand(text, "book/src/p.md", &sources);
+    assert_eq!(page.problems, []);
+    insta::assert_snapshot!("dots", page.text);
+    let alone = "{{#figure arena kind=dots x=server y=mean_ms panel=load title=T}}\n";
+    let page = expand(alone, "book/src/p.md", &sources);
+    assert_eq!(page.problems, []);
+    assert!(page.text.contains("<text class=\"tick end\" x=\"336.0\" y="), "{}", page.text);
+    let odd = "{{#figure arena kind=dots x=seed y=mean_ms where=\"server=fork\" title=T}}\n";
+    let page = expand(odd, "book/src/p.md", &sources);
+    let told = page.problems[0].to_string();
+    assert!(told.contains("kind=dots has a row for each word, and seed is a number"), "{told}");
+}
+
+#[test]
 fn what_was_not_measured_is_a_gap() {
     let (folder, sources) = sources();
     let rows = "rate,p50_ms\n1,1\n2,2\n3,\n4,4\n5,5\n6,\n7,7\n";

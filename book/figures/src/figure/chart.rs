@@ -403,7 +403,7 @@ fn path(corners: impl Iterator<Item = (f64, f64)>) -> String {
 }
 
 /// A mark of its own shape for each hue, so that nobody has to tell them by colour alone.
-fn mark(hue: Option<usize>, x: f64, y: f64) -> String {
+pub(super) fn mark(hue: Option<usize>, x: f64, y: f64) -> String {
     let shape = match hue {
         Some(0) => {
             return format!("<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>\n");
@@ -421,17 +421,17 @@ fn bar(x: f64, y: f64) -> String {
     format!("<path class=\"whisker\" d=\"M{:.1} {y:.1}h12\"/>\n", x - 6.0)
 }
 
-fn text(x: f64, y: f64, class: &str, content: &str) -> String {
+pub(super) fn text(x: f64, y: f64, class: &str, content: &str) -> String {
     format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>\n", escape(content))
 }
 
 /// How wide a text is. An estimate from above: which font there is, only the browser knows.
-fn text_width(text: &str) -> f64 {
+pub(super) fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * FONT * 0.6
 }
 
 /// A text in as many lines as it needs.
-fn wrapped(text: &str, width: f64) -> Vec<String> {
+pub(super) fn wrapped(text: &str, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {

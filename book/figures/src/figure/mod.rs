@@ -2,6 +2,7 @@
 
 pub mod chart;
 pub mod data;
+pub mod dots;
 pub mod labels;
 pub mod scale;
 pub mod spec;
@@ -12,6 +13,7 @@ use crate::fault::Result;
 use crate::html::escape;
 use chart::{Chart, NARROW, WIDE};
 use data::Data;
+use dots::Dots;
 use serde_json::Value;
 use spec::Spec;
 
@@ -57,7 +59,10 @@ fn charts(spec: &Spec, data: &Data, id: &str) -> Result<String> {
     for (at, panel) in data.panels.iter().enumerate() {
         for size in sizes {
             let id = format!("{id}-{at}-{}", size.class);
-            charts += &Chart { spec, data, panel, id, size: *size }.draw()?;
+            charts += &match spec.is_dots {
+                true => Dots { spec, data, panel, id, size: *size }.draw()?,
+                false => Chart { spec, data, panel, id, size: *size }.draw()?,
+            };
         }
     }
     Ok(charts)

@@ -10,6 +10,8 @@ use crate::fault::{Result, fault};
 pub struct Spec {
     /// The record's name.
     pub record: String,
+    /// Whether `x` goes from top to bottom, and what is measured from left to right.
+    pub is_dots: bool,
     /// The column along the horizontal axis.
     pub x: String,
     /// What the upper chart shows, and the lower one if there is one.
@@ -38,7 +40,8 @@ pub struct Spec {
     pub names: Vec<(String, String)>,
 }
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
+    "kind",
     "x",
     "y",
     "y2",
@@ -96,10 +99,25 @@ impl Spec {
                 format!("there are {}", axes.join(", ")),
             );
         }
+        let is_dots = match find("kind").as_deref() {
+            None => false,
+            Some("dots") => true,
+            Some(other) => {
+                return fault(format!("there is no kind={other}"), "write kind=dots, or nothing");
+            }
+        };
+        if is_dots && (find("predicted").is_some() || logs.iter().any(|it| *it != "y")) {
+            return fault(
+                "kind=dots has one axis of numbers, and nothing that was predicted",
+                "leave out `predicted`, and of `log` all but log=y",
+            );
+        }
+        let y_is_log = |it: &&str| logs.contains(it) || is_dots && logs.contains(&"y");
         let highlight = find("highlight").unwrap_or_default();
         let highlight = highlight.split('|').map(str::trim).filter(|it| !it.is_empty());
         Ok(Spec {
             record: record.to_owned(),
+            is_dots,
             x_title: find("x_title").unwrap_or_else(|| x.clone()),
             x,
             y_titles,
@@ -110,7 +128,7 @@ impl Spec {
             title: need("title")?,
             highlight: highlight.map(str::to_owned).collect(),
             x_is_log: logs.contains(&"x"),
-            y_is_log: axes[1..].iter().map(|it| logs.contains(it)).collect(),
+            y_is_log: axes[1..].iter().map(y_is_log).collect(),
             names: names(&find("names").unwrap_or_default())?,
             ys,
         })
@@ -168,6 +186,8 @@ mod tests {
             ("race x=rate y=p50 title=T color=red", "there is no `color`"),
             ("race x=rate y=p50 title=T names=a", "names: `a` names nothing"),
             ("race x=rate y=\"p50 +\" title=T", "a column is expected"),
+            ("race x=rate y=p50 title=T kind=pie", "there is no kind=pie"),
+            ("race x=rate y=p50 title=T kind=dots log=x", "kind=dots has one axis of numbers"),
         ] {
             let error = Spec::read(body).unwrap_err().to_string();
             assert!(error.starts_with(told), "{body}: {error}");
