@@ -82,7 +82,7 @@ fn dots(spec: &Spec, data: &Data, panel: &Panel, id: &str) -> String {
         for kind in kinds {
             let line = panel.lines.iter().filter(|it| it.kind == *kind).find(of_word);
             for y in 0..spec.ys.len() {
-                html += &line.map_or_else(|| missing(), |it| cell(it, x, y));
+                html += &line.map_or_else(missing, |it| cell(it, x, y));
             }
         }
         html += "</tr>\n";
