@@ -6,7 +6,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use contract::build;
 use contract::inject::{Fault, Injection};
@@ -114,6 +115,11 @@ fn unpinned() -> Completion {
         };
         let heard = connect(server.address()).ask(b"7\n", LONG);
         assert!(heard.is(b"Odd\n"), "{name}: {heard}");
+        // What it wrote may still be on its way to us.
+        let begin = Instant::now();
+        while !server.stderr().contains("served unpinned") && begin.elapsed() < LONG {
+            thread::sleep(Duration::from_millis(5));
+        }
         let said = server.stderr();
         assert!(said.contains("EPERM") && said.contains("served unpinned"), "{name} said {said:?}");
     }

@@ -198,14 +198,7 @@ pub(super) fn restart(exe: &Path) -> Outcome {
             }
         };
     }
-    // What makes it hard is what the kernel remembers of the connections that the server closed.
-    if remembers_no_more()? {
-        return Err(Trouble::Needs(
-            "room in the kernel's table of TIME_WAIT, which is full after a load test \
-             (net.ipv4.tcp_max_tw_buckets): wait a minute"
-                .into(),
-        ));
-    }
+    must_remember()?;
     holds("Four times it was ended and started again on the same port at once.")
 }
 
@@ -219,6 +212,19 @@ pub(super) fn spins(
     thread::sleep(time);
     let (cpu, wanted) = (server.cpu_time()? - cpu, server.wanted_time()?.saturating_sub(wanted));
     Ok((cpu, cpu > most || wanted > time * 2 / 3))
+}
+
+/// Demands room in the table of TIME_WAIT: what makes a restart hard is what the kernel remembers of the
+/// connections that the server closed.
+pub(super) fn must_remember() -> Result<(), Trouble> {
+    if remembers_no_more()? {
+        return Err(Trouble::Needs(
+            "room in the kernel's table of TIME_WAIT, which is full after a load test \
+             (net.ipv4.tcp_max_tw_buckets): wait a minute"
+                .into(),
+        ));
+    }
+    Ok(())
 }
 
 /// Whether the table of TIME_WAIT is full, so that the kernel forgets connections at once.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nix::sys::signal::Signal;
 
-use super::super::resources::own_address;
+use super::super::resources::{must_remember, own_address};
 use super::super::{ANSWER, LET_GO, PROMPT, TO_SLEEP, holds, poll, seconds};
 use super::{Outcome, QUESTION, Subject, fails, still_serves};
 use crate::http::{Caller, get, get_and_close};
@@ -187,6 +187,7 @@ pub(super) fn restart(subject: &Subject) -> Outcome {
             }
         };
     }
+    must_remember()?;
     match still_serves(&server, "three restarts")? {
         Some(finding) => Ok(finding),
         None => holds("Three times it was ended and started again on the same port at once."),
