@@ -13,12 +13,12 @@ use crate::slots;
 pub struct Timers {
     /// When one rings and whose it is, in one number: ten thousand of them are weighed.
     heap: BinaryHeap<Reverse<u64>>,
-    /// For each slot, when its timer rings; [`NEVER`] when it has none.
-    rings_at_ms: Vec<u64>,
+    /// For each slot, when its timer rings, as [`low`] has it; [`NEVER`] when it has none.
+    rings_at_ms: Vec<u32>,
 }
 
-/// No deadline.
-const NEVER: u64 = u64::MAX;
+/// No timer.
+const NEVER: u32 = u32::MAX;
 
 /// So many bits of the number are the slot: 16 million clients, and the rest lasts for 34 years.
 const SLOT_BITS: u32 = 24;
@@ -37,8 +37,9 @@ impl Timers {
         if slot_index >= self.rings_at_ms.len() {
             self.rings_at_ms.resize(slot_index + 1, NEVER);
         }
-        if deadline_ms < self.rings_at_ms[slot_index] {
-            self.rings_at_ms[slot_index] = deadline_ms;
+        let at_ms = &mut self.rings_at_ms[slot_index];
+        if *at_ms == NEVER || is_before(low(deadline_ms), *at_ms) {
+            *at_ms = low(deadline_ms);
             self.heap.push(Reverse(deadline_ms << SLOT_BITS | u64::from(slot)));
         }
     }
@@ -54,13 +55,23 @@ impl Timers {
             let Reverse(timer) = self.heap.pop()?;
             let slot = (timer & ((1 << SLOT_BITS) - 1)) as u32;
             // Another is one that was overtaken by an earlier deadline of the same slot.
-            if self.rings_at_ms[slot as usize] == at_ms {
+            if self.rings_at_ms[slot as usize] == low(at_ms) {
                 self.rings_at_ms[slot as usize] = NEVER;
                 return Some(slot);
             }
         }
         None
     }
+}
+
+/// Half of a time, which is enough to compare two that are less than 24 days apart.
+fn low(at_ms: u64) -> u32 {
+    (at_ms as u32).min(NEVER - 1)
+}
+
+/// Whether one such time is before the other, also when the count has begun anew between them.
+fn is_before(one: u32, other: u32) -> bool {
+    (one.wrapping_sub(other) as i32) < 0
 }
 
 #[cfg(test)]
@@ -89,5 +100,23 @@ mod tests {
         assert_eq!(timers.rung(200), Some(0));
         assert_eq!(timers.rung(200), Some(1));
         assert_eq!(timers.rung(200), None);
+    }
+
+    #[test]
+    fn the_count_of_half_a_time_begins_anew() {
+        let mut timers = Timers::new();
+        let end_ms = u64::from(u32::MAX);
+        timers.set(0, end_ms + 100);
+        timers.set(0, end_ms - 100);
+        timers.set(1, end_ms);
+        timers.set(1, end_ms + 5);
+        assert_eq!(timers.rung(end_ms - 101), None);
+        assert_eq!(timers.rung(end_ms - 100), Some(0));
+        assert_eq!(timers.rung(end_ms - 1), None);
+        assert_eq!(timers.rung(end_ms), Some(1));
+        timers.set(0, end_ms + 50);
+        assert_eq!(timers.rung(end_ms + 49), None);
+        assert_eq!(timers.rung(end_ms + 200), Some(0));
+        assert_eq!(timers.rung(end_ms + 200), None);
     }
 }
