@@ -9,6 +9,7 @@ use std::ptr;
 
 use nix::errno::Errno;
 use nix::sys::ptrace;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 
 // Not in libc: `_IOWR('!', 0, struct seccomp_notif)` and its neighbours, <linux/seccomp.h>.
@@ -84,6 +85,7 @@ pub fn die_with_parent(command: &mut Command) {
 
 /// Lets the child begin with SIGINT and SIGTERM as a program in a terminal finds them. A shell starts
 /// what it runs in the background with SIGINT ignored, and that is inherited: by us, and by our servers.
+/// So is what we block ourselves, in order to wait for it in a thread of its own.
 pub fn heed_signals(command: &mut Command) {
     let heed = || {
         for signal in [libc::SIGINT, libc::SIGTERM] {
@@ -93,7 +95,7 @@ pub fn heed_signals(command: &mut Command) {
                 return Err(io::Error::last_os_error());
             }
         }
-        Ok(())
+        Ok(SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]).thread_unblock()?)
     };
     // SAFETY: between fork and exec only these system calls are made, and nothing is allocated.
     unsafe { command.pre_exec(heed) };

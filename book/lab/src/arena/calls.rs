@@ -3,6 +3,7 @@
 
 use super::tree::Tree;
 use anyhow::{Context, Result, bail};
+use contract::sys;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -30,7 +31,9 @@ impl Calls {
     /// If there is no perf, or it may not count: the sentence says what to do.
     pub fn count(tree: &Tree) -> Result<Calls> {
         let pids: Vec<String> = tree.pids().iter().map(u32::to_string).collect();
-        let perf = Command::new("perf")
+        let mut command = Command::new("perf");
+        sys::heed_signals(&mut command); // We wait for them in a thread, and perf is ended by one.
+        let perf = command
             .args(["stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-p", &pids.join(",")])
             .stdin(Stdio::null())
             .stdout(Stdio::null())

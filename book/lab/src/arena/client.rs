@@ -87,7 +87,7 @@ fn measure(duel: &Duel, programs: &Programs, stop: &AtomicBool) -> Result<Row> {
             stay_on(&[core])?;
             let running = duel.server.start(programs)?;
             let (answers_per_s, answers, cpu_s) = match duel.generator {
-                "stress" => ours(&running, duel.length, stop)?,
+                "stress" => ours(&running, core, duel.length, stop)?,
                 _ => wrk(&running, duel.length)?,
             };
             Ok(Row {
@@ -112,8 +112,16 @@ fn measure(duel: &Duel, programs: &Programs, stop: &AtomicBool) -> Result<Row> {
     })
 }
 
-fn ours(running: &Running, length: Duration, stop: &AtomicBool) -> Result<(f64, u64, f64)> {
-    let plan = Plan::saturate(running.address(), "/", CONNECTIONS, length);
+fn ours(
+    running: &Running,
+    core: usize,
+    length: Duration,
+    stop: &AtomicBool,
+) -> Result<(f64, u64, f64)> {
+    let pid = i32::try_from(running.pid()).context("a process number")?;
+    let plan = Plan::saturate(running.address(), "/", CONNECTIONS, length)
+        .with_cpu(core)
+        .with_server_pid(pid);
     let report = http::run(&plan, &mut |_| {}, stop).context("the clients cannot run")?;
     Ok((report.answers_per_s, report.correct, report.cost.own_cpu_s))
 }

@@ -2,7 +2,7 @@
 //! people's making that gives the same answer.
 
 use anyhow::{Context, Result, bail, ensure};
-use contract::server::Server;
+use contract::{server::Server, sys};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -169,7 +169,10 @@ impl Theirs {
         let file = folder.path().join("configuration");
         fs::write(&file, configuration(folder.path(), address))
             .context("write: a configuration")?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        sys::heed_signals(&mut command); // We wait for them in a thread, and it is ended by one.
+        sys::die_with_parent(&mut command);
+        let child = command
             .args(options)
             .arg(&file)
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")

@@ -119,13 +119,13 @@ pub fn measure(job: &Job, programs: &Programs, stop: &AtomicBool) -> Result<Row>
             let first = *all.first().context("sched_getaffinity: no core")?;
             let chosen = if job.cores == Cores::One { vec![first] } else { all };
             stay_on(&chosen)?;
-            measure_here(job, programs, chosen.len(), stop)
+            measure_here(job, programs, &chosen, stop)
         });
         work.join().unwrap_or_else(|_| Err(anyhow!("a thread of the measurement panicked")))
     })
 }
 
-fn measure_here(job: &Job, programs: &Programs, cores: usize, stop: &AtomicBool) -> Result<Row> {
+fn measure_here(job: &Job, programs: &Programs, cores: &[usize], stop: &AtomicBool) -> Result<Row> {
     let kernel_before = Kernel::look()?;
     let running = job.contender.start(programs)?;
     let idle = Idle::open(running.address(), job.idle);
@@ -146,7 +146,7 @@ fn measure_here(job: &Job, programs: &Programs, cores: usize, stop: &AtomicBool)
         idle: idle.len(),
         idle_answered: (job.idle > 0).then_some(idle.answered),
         pipeline: job.pipeline,
-        cores,
+        cores: cores.len(),
         workers: job.workers,
         ..Row::default()
     };
@@ -162,11 +162,10 @@ fn measure_here(job: &Job, programs: &Programs, cores: usize, stop: &AtomicBool)
 fn load(
     job: &Job,
     running: &Running,
-    cores: usize,
+    cores: &[usize],
     row: &mut Row,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let threads = cores.min(job.connections);
     let plan = |length: Duration| {
         let plan = match job.pace {
             Pace::Saturate => Plan::saturate(running.address(), PATH, job.connections, length),
@@ -174,7 +173,12 @@ fn load(
                 Plan::steady(running.address(), PATH, job.connections, qps, length)
             }
         };
-        plan.with_pipeline(job.pipeline).with_timeout(length + GRACE).with_threads(threads)
+        let plan = plan.with_pipeline(job.pipeline).with_timeout(length + GRACE);
+        match cores {
+            // Told of both, the client does not interrupt the server after each answer.
+            [core] => plan.with_cpu(*core),
+            _ => plan.with_threads(cores.len().min(job.connections)),
+        }
     };
     let run = |plan: &Plan| http::run(plan, &mut |_| {}, stop).context("the clients cannot run");
     run(&plan(WARM_UP))?;
@@ -182,11 +186,8 @@ fn load(
     let calls = if job.counts_calls { Some(Calls::count(&tree)?) } else { None };
     // The time of one process is known to the nanosecond, that of several in ticks.
     let alone = tree.processes() == 1;
-    let plan = plan(job.length);
-    let plan = match i32::try_from(running.pid()) {
-        Ok(pid) if alone => plan.with_server_pid(pid),
-        _ => plan,
-    };
+    let pid = i32::try_from(running.pid()).context("a process number")?;
+    let plan = plan(job.length).with_server_pid(pid);
     let before = tree.cpu()?;
     let start = Instant::now();
     let report = run(&plan)?;
