@@ -160,8 +160,10 @@ fn report(plan: &Plan, findings: &[Finding]) -> String {
             }
         }
         for (verdict, seen, names) in broken {
+            let verb = if names.len() == 1 { "fails" } else { "fail" };
+            let how = verdict.to_string().replacen("fails", verb, 1);
             let (names, first) = (names.join(", "), names[0]);
-            text += &wrap(&format!("{}: {names} {verdict}. Seen of {first}: {seen}", row.name));
+            text += &wrap(&format!("{}: {names} {how}. Seen of {first}: {seen}", row.name));
             text.push('\n');
         }
     }
@@ -231,5 +233,74 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         *self.room.left.lock().unwrap_or_else(PoisonError::into_inner) += self.weight;
         self.room.more.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn of(models: &[&str], held_to: Option<&'static str>) -> Plan {
+        let tried = MODELS.into_iter().filter(|it| models.contains(&it.name));
+        let subject = |it: Column| Subject::new(it.program(Path::new("ch07")), it.name);
+        let tried = tried.map(|it| (it, held_to.unwrap_or(it.name), subject(it))).collect();
+        Plan { tried, findings: Arc::default(), room: Arc::new(Room::new(1)) }
+    }
+
+    #[test]
+    fn a_report_tells_who_breaks_what_and_ends_with_the_sums() {
+        let plan = of(&["iterative", "poll", "io-uring"], None);
+        let mut findings: Vec<Finding> = Vec::new();
+        for row in HTTP.rows {
+            for (column, ..) in &plan.tried {
+                let verdict = row.cell(column.name).unwrap();
+                let seen = format!("What {} showed.", column.name);
+                let finding = match (row.name, column.name) {
+                    ("nothing_leaks", "poll") => Err("poll holds, says the table.".into()),
+                    ("nothing_leaks", "io-uring") => Err("NEEDS io_uring".into()),
+                    _ => Ok(Observation { verdict, seen }),
+                };
+                findings.push((row, column.name, finding));
+            }
+        }
+        insta::assert_snapshot!(format!("{}\n{}", legend(&plan), report(&plan, &findings)));
+        let held_to_another = report(&of(&["poll"], Some("io-uring")), &findings);
+        let last = "(held to the column of io-uring)\n";
+        assert!(held_to_another.ends_with(last), "{held_to_another}");
+    }
+
+    #[test]
+    fn every_model_is_started_as_itself() {
+        let exe = Path::new("ch07");
+        for model in MODELS {
+            assert_eq!(
+                model.program(exe),
+                crate::server::Program::new(exe, &["--model", model.name])
+            );
+        }
+        let chapter = crate::verdicts::CHAPTERS[0];
+        assert_eq!(chapter.program(exe), crate::server::Program::new(exe, &[]));
+    }
+
+    #[test]
+    fn no_more_than_there_is_room_for_runs_at_once() {
+        let (room, inside, most) = (Room::new(4), AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for weight in [1, 3, 4, 2, 1, 4, 2, 3] {
+                let (room, inside, most) = (&room, &inside, &most);
+                scope.spawn(move || {
+                    let _taken = room.take(weight);
+                    let now = inside.fetch_add(weight, Ordering::SeqCst) + weight;
+                    most.fetch_max(now, Ordering::SeqCst);
+                    thread::yield_now();
+                    inside.fetch_sub(weight, Ordering::SeqCst);
+                });
+            }
+        });
+        assert!(most.into_inner() <= 4);
+        assert_eq!(*room.left.lock().unwrap(), 4);
     }
 }
