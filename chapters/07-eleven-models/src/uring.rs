@@ -311,21 +311,22 @@ impl Ring {
         self.ask(it.build(), What::Received, token);
     }
 
-    /// Sends both slices, or as much as the socket takes, when it takes something.
+    /// Sends both slices, or as much as the socket takes, when it takes something, or `at_once`.
     ///
     /// # Safety
     ///
     /// The bytes have to stay where they are, unchanged, until the completion has come.
-    pub unsafe fn send(&mut self, file: u32, unsent: &Unsent<'_>, token: u64) {
+    pub unsafe fn send(&mut self, file: u32, unsent: &Unsent<'_>, token: u64, at_once: bool) {
+        let flags = libc::MSG_NOSIGNAL | if at_once { libc::MSG_DONTWAIT } else { 0 };
         let entry = if unsent.second.is_empty() {
             let length = u32::try_from(unsent.first.len()).unwrap_or(u32::MAX);
             let it = opcode::Send::new(Fixed(file), unsent.first.as_ptr(), length);
-            it.flags(libc::MSG_NOSIGNAL).build()
+            it.flags(flags).build()
         } else {
             let message = Message::new([unsent.first, unsent.second]);
             let it = opcode::SendMsg::new(Fixed(file), &raw const message.header);
             self.messages.push(message);
-            it.flags(libc::MSG_NOSIGNAL.cast_unsigned()).build()
+            it.flags(flags.cast_unsigned()).build()
         };
         self.ask(entry, What::Sent, token);
     }

@@ -148,6 +148,8 @@ struct Guest {
     is_over: bool,
     /// All that is under way has been asked to end.
     is_leaving: bool,
+    /// Its patience is over, and it is seen whether it has taken anything meanwhile.
+    is_asked: bool,
 }
 
 /// The listener, until the server stops, and the accepts that are under way.
@@ -212,7 +214,8 @@ impl House {
                 );
             }
         }
-        Ok(())
+        // The last closes are still to be handed in: the other rings may go on for a while.
+        self.ring.enter(Wait { completions: 1, company_us: 0, timeout: Some(Duration::ZERO) })
     }
     // ANCHOR_END: serve
 
@@ -284,9 +287,14 @@ impl House {
         guest.is_sending = false;
         match done.result {
             Ok(length) => guest.connection.sent(&mut self.core, length as usize, now_ms),
+            Err(Errno::EAGAIN) if guest.is_asked => {
+                guest.connection.expire(&mut self.core, now_ms); // It has taken nothing at all.
+            }
             Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Err(Errno::ECANCELED) if guest.is_asked => {}
             Err(_) => guest.is_over = true,
         }
+        guest.is_asked = guest.is_asked && done.result == Err(Errno::ECANCELED);
         self.attend(done.token);
     }
 
@@ -323,7 +331,7 @@ impl House {
         self.sends += 1;
         // SAFETY: what is unsent stays where it is until `sent` has counted it, which is not called before
         // the completion; `leave` keeps the connection until then; and the house never drops it.
-        unsafe { self.ring.send(guest.file, &guest.connection.unsent(), client) };
+        unsafe { self.ring.send(guest.file, &guest.connection.unsent(), client, guest.is_asked) };
     }
     // ANCHOR_END: turn
 
@@ -463,7 +471,13 @@ impl House {
     fn expire(&mut self, now_ms: u64) {
         while let Some(slot) = self.timers.rung(now_ms) {
             let Some((client, guest)) = self.clients.at_mut(slot) else { continue };
-            if guest.connection.deadline_ms() <= now_ms && !guest.is_over {
+            let is_due = guest.connection.deadline_ms() <= now_ms && !guest.is_over;
+            if is_due && guest.is_sending {
+                // The send waits until a third of the socket's memory is free. Whoever reads slowly has
+                // made some room: a send that does not wait tells.
+                guest.is_asked = true;
+                self.ring.cancel(What::Sent, client);
+            } else if is_due {
                 guest.connection.expire(&mut self.core, now_ms);
                 self.attend(client);
             } else if !guest.is_over {
@@ -517,6 +531,7 @@ impl Guest {
             is_shut: false,
             is_over: false,
             is_leaving: false,
+            is_asked: false,
         }
     }
 }
