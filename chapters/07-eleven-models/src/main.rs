@@ -16,6 +16,7 @@ mod model;
 mod models;
 mod net;
 mod options;
+mod orphan;
 mod slots;
 mod stop;
 mod talk;

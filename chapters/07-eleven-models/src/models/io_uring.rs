@@ -29,7 +29,7 @@ use crate::slots::{self, Slots};
 use crate::stop::Stop;
 use crate::timers::Timers;
 use crate::uring::{Completion, FILES_MAX, Ring, Wait, What};
-use crate::{cores, options};
+use crate::{cores, options, orphan};
 
 /// How many completions `--batch-wait-us` waits for, beside those of the sends that are handed in: they
 /// are no company, most complete at once.
@@ -65,6 +65,7 @@ impl Model for IoUring {
         let told = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).context("eventfd")?;
         let workers = config.workers.min(config.connections_max); // Each has one place at least.
         let sharing = if workers > 1 { Sharing::Shared } else { Sharing::Alone };
+        orphan::wait_for(address); // Of a ring whose process was killed just now.
         let listener = net::listen(address, config, sharing)?;
         let address = net::bound(&listener)?; // After port 0, the others need to know.
         let others = (1..workers).map(|_| net::listen(address, config, sharing));
