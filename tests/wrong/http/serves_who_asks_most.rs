@@ -10,6 +10,7 @@ mod common;
 use std::io;
 use std::process::ExitCode;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{Client, Core, Ways};
 use http::Wants;
@@ -18,18 +19,18 @@ fn main() -> ExitCode {
     common::run(|listener, config| common::serve(listener, config, Ways { turn, ..Ways::RIGHT }))
 }
 
+/// A pause that is shorter is not the end of what a client has to say.
+const PAUSE: Duration = Duration::from_millis(300);
+
 fn turn(client: &mut Client, core: &mut Core) -> bool {
-    // A short pause is not the end of what it has to say, on a machine with few cores.
-    let mut pauses = 0;
-    while pauses < 500 {
+    let mut heard_last = Instant::now();
+    while heard_last.elapsed() < PAUSE {
         match common::step(client, core) {
-            Ok(true) => pauses = 0,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                pauses += 1;
-                thread::yield_now();
-            }
-            Ok(false) | Err(_) => break,
+            Ok(true) => heard_last = Instant::now(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::yield_now(),
+            Ok(false) => return client.connection.wants() == Wants::Wait,
+            Err(_) => return false,
         }
     }
-    pauses == 500 || client.connection.wants() == Wants::Wait
+    true
 }

@@ -280,7 +280,8 @@ pub fn interest(client: &Client) -> EpollFlags {
     match client.connection.wants() {
         Wants::Read | Wants::Linger => EpollFlags::EPOLLIN,
         Wants::Write => EpollFlags::EPOLLOUT,
-        Wants::Wait | Wants::Close => EpollFlags::EPOLLRDHUP,
+        // That it has gone is reported all the same.
+        Wants::Wait | Wants::Close => EpollFlags::empty(),
     }
 }
 
@@ -318,8 +319,15 @@ pub fn step(client: &mut Client, core: &mut Core) -> io::Result<bool> {
         Wants::Read => read(client, core).map(|_| true),
         Wants::Write => write(client, core).map(|()| true),
         Wants::Linger => linger(client),
+        Wants::Wait if has_gone(client) => Err(io::ErrorKind::ConnectionReset.into()),
         Wants::Wait | Wants::Close => Ok(false),
     }
+}
+
+/// Whether the client has reset its connection: epoll says so at every wait, whatever it is asked.
+fn has_gone(client: &Client) -> bool {
+    let mut look = [PollFd::new(client.socket.as_fd(), PollFlags::empty())];
+    poll(&mut look, PollTimeout::ZERO) == Ok(1)
 }
 
 pub fn read(client: &mut Client, core: &mut Core) -> io::Result<usize> {
