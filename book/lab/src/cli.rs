@@ -121,10 +121,10 @@ struct ArenaArguments {
     /// The part
     #[arg(value_enum, default_value = "quick")]
     part: Part,
-    /// Take two rounds in place of five; what is done without it, too
+    /// Take two rounds; what is done without it, too
     #[arg(long, conflicts_with_all = ["full", "smoke"])]
     quick: bool,
-    /// Take five rounds, and longer ones: what is published
+    /// Take more rounds, and longer ones: what is published
     #[arg(long, conflicts_with = "smoke")]
     full: bool,
     /// Take little of everything: whether it works, not how well
@@ -140,11 +140,14 @@ struct ArenaArguments {
 #[derive(Debug, Args)]
 struct BareArguments {
     /// Leave a client with shutdown, discard and close, as the chapters do
-    #[arg(long, required_unless_present = "at_once")]
+    #[arg(long, required_unless_present_any = ["at_once", "stay"])]
     politely: bool,
     /// Leave a client with close alone
     #[arg(long, conflicts_with = "politely")]
     at_once: bool,
+    /// Answer whatever a client sends as an HTTP server would, and stay
+    #[arg(long, conflicts_with_all = ["politely", "at_once"])]
+    stay: bool,
 }
 
 /// Runs what the command line asks for. The status is 0 if all was measured, 1 if something could not
@@ -175,7 +178,11 @@ pub fn main() -> ExitCode {
         Command::Link(arguments) => link::command::command(arguments),
         Command::Drive => drive::serve_orders().map(|()| ExitCode::SUCCESS),
         Command::Bare(arguments) => {
-            let end = if arguments.at_once { End::AtOnce } else { End::Politely };
+            let end = match (arguments.at_once, arguments.stay) {
+                (true, _) => End::AtOnce,
+                (_, true) => End::Never,
+                _ => End::Politely,
+            };
             bare::serve(end).map(|()| ExitCode::SUCCESS)
         }
     };

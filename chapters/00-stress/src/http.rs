@@ -30,6 +30,7 @@ mod report;
 mod run;
 mod table;
 
+pub use batch::be_patient;
 pub use files::{hdr, json, log};
 pub use plan::{Pace, Plan};
 pub use report::{Backlog, Cost, Fairness, Record, Report, Spread, Wrong};

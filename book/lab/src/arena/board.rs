@@ -23,14 +23,15 @@ const STARVED: Column = ("starved", 8, |rows| whole(most(rows, |it| Some(it.star
 const LOST: Column = ("lost", 8, |rows| whole(most(rows, |it| Some(it.lost as f64))));
 const CALLS: Column = ("calls/answer", 13, |rows| decimal(median(rows, |it| it.calls_per_answer)));
 const RESIDENT: Column =
-    ("RSS MB", 8, |rows| megabytes(rows, |it| it.resident_bytes.map(|it| it as f64)));
+    ("RSS MiB", 8, |rows| mebibytes(rows, |it| it.resident_bytes.map(|it| it as f64)));
 const SHARED_OUT: Column =
-    ("PSS MB", 8, |rows| megabytes(rows, |it| it.proportional_bytes.map(|it| it as f64)));
+    ("PSS MiB", 8, |rows| mebibytes(rows, |it| it.proportional_bytes.map(|it| it as f64)));
 const STACKS: Column =
-    ("stacks MB", 10, |rows| megabytes(rows, |it| it.kernel_stack_bytes.map(|it| it as f64)));
+    ("stacks MiB", 10, |rows| mebibytes(rows, |it| it.kernel_stack_bytes.map(|it| it as f64)));
 const TABLES: Column =
-    ("tables MB", 10, |rows| megabytes(rows, |it| it.page_table_bytes.map(|it| it as f64)));
-const SLAB: Column = ("slab MB", 9, |rows| megabytes(rows, |it| it.slab_bytes.map(|it| it as f64)));
+    ("tables MiB", 10, |rows| mebibytes(rows, |it| it.page_table_bytes.map(|it| it as f64)));
+const SLAB: Column =
+    ("slab MiB", 9, |rows| mebibytes(rows, |it| it.slab_bytes.map(|it| it as f64)));
 const IN: Column =
     ("answered", 9, |rows| whole(median(rows, |it| it.idle_answered.map(|it| it as f64))));
 
@@ -186,8 +187,8 @@ fn most(rows: &[&Row], value: impl Fn(&Row) -> Option<f64>) -> Option<f64> {
     rows.iter().filter_map(|row| value(row)).max_by(f64::total_cmp)
 }
 
-fn megabytes(rows: &[&Row], value: impl Fn(&Row) -> Option<f64>) -> String {
-    median(rows, value).map_or_else(none, |it| format!("{:.1}", it / 1e6))
+fn mebibytes(rows: &[&Row], value: impl Fn(&Row) -> Option<f64>) -> String {
+    median(rows, value).map_or_else(none, |it| format!("{:.1}", it / 1_048_576.0))
 }
 
 fn whole(value: Option<f64>) -> String {

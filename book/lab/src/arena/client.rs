@@ -45,7 +45,7 @@ fn duels(form: Form) -> Vec<Duel> {
     let length = Duration::from_secs(if form == Form::Full { 2 } else { 1 });
     let servers = [Contender::Nginx, Contender::alone("multireactor")];
     let mut duels = Vec::new();
-    for round in 1..=rounds(form) {
+    for round in 1..=rounds(Part::Client, form) {
         for server in &servers {
             for generator in ["wrk", "stress", "wrk-again"] {
                 duels.push(Duel { generator, server: server.clone(), round, length });

@@ -8,7 +8,7 @@ use nix::{
     unistd::Pid,
 };
 use std::{
-    fs,
+    env, fs,
     net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -32,6 +32,9 @@ pub enum Contender {
         /// More options, such as `--workers 1`.
         options: Vec<String>,
     },
+    /// A loop on epoll that reads and answers the same bytes, whatever comes: what is left for everybody
+    /// else to lose.
+    Bare,
     /// nginx of the distribution, one worker, `return 200`.
     Nginx,
     /// haproxy of the distribution, one thread, `http-request return`.
@@ -82,6 +85,7 @@ impl Contender {
     pub const fn name(&self) -> &'static str {
         match self {
             Contender::Model { name, .. } | Contender::Peer { name, .. } => name,
+            Contender::Bare => "bare",
             Contender::Nginx => "nginx",
             Contender::Haproxy => "haproxy",
         }
@@ -120,6 +124,10 @@ impl Contender {
                     format!("{name}: its program is not built: `cargo lab arena peers` does that")
                 })?;
                 Ok(Running::Ours(Server::start(&folder.join(program))?))
+            }
+            Contender::Bare => {
+                let program = env::current_exe().context("readlink(/proc/self/exe)")?;
+                Ok(Running::Ours(Server::start_with_options(&program, "bare", &["--stay"])?))
             }
             Contender::Nginx => Theirs::start("nginx", nginx_configuration, &["-c"]),
             Contender::Haproxy => Theirs::start("haproxy", haproxy_configuration, &["-db", "-f"]),

@@ -17,7 +17,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use stress::http::{self, Plan, Report};
+use stress::http::{self, Plan, Report, be_patient};
 
 /// Load before what counts: what is allocated once is there, and connections are spread.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -119,6 +119,11 @@ pub fn measure(job: &Job, programs: &Programs, stop: &AtomicBool) -> Result<Row>
             let first = *all.first().context("sched_getaffinity: no core")?;
             let chosen = if job.cores == Cores::One { vec![first] } else { all };
             stay_on(&chosen)?;
+            // Both sides are batch threads then, and neither interrupts the other: what a wake-up in the
+            // middle of a batch would cost depends on who shares the core, and not on the server.
+            if let ([_], Pace::Saturate) = (&chosen[..], job.pace) {
+                be_patient().context("sched_setscheduler(SCHED_BATCH)")?;
+            }
             measure_here(job, programs, &chosen, stop)
         });
         work.join().unwrap_or_else(|_| Err(anyhow!("a thread of the measurement panicked")))

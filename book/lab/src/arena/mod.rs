@@ -189,11 +189,13 @@ fn drive_all(
     rows(done, outcome)
 }
 
-/// How often everybody is measured.
-const fn rounds(form: Form) -> u64 {
-    match form {
-        Form::Smoke => 1,
-        Form::Short => 2,
-        Form::Full => 5,
+/// How often everybody is measured. The parts that are about ratios of some per cent take more rounds than
+/// those that are about factors.
+const fn rounds(part: Part, form: Form) -> u64 {
+    match (form, part) {
+        (Form::Smoke, _) => 1,
+        (Form::Short, _) => 2,
+        (Form::Full, Part::Peers | Part::Client) => 7,
+        (Form::Full, _) => 3,
     }
 }

@@ -44,7 +44,7 @@ const FOR_LONG: [&str; 4] = ["--idle-ms", "3600000", "--patience-ms", "3600000"]
 
 /// The jobs of a part, in the order in which they are done.
 pub fn jobs(part: Part, form: Form) -> Vec<Job> {
-    let rounds = 1..=rounds(form);
+    let rounds = 1..=rounds(part, form);
     let of_round = |round| {
         match part {
             Part::Quick => quick(form),
@@ -209,6 +209,7 @@ fn peers(form: Form) -> Vec<Job> {
         job(contender("io-uring")),
         job(contender("multireactor")),
         job(contender("epoll-edge")),
+        job(Contender::Bare),
         job(Contender::Haproxy),
         job(Contender::Peer { name: "hyper", program: "hyper" }),
         job(Contender::Peer { name: "may_minihttp", program: "may" }),

@@ -35,7 +35,14 @@ pub enum End {
     Politely,
     /// With close alone. A client that has sent more than its line is then reset.
     AtOnce,
+    /// Not at all: whatever it sends is taken for a GET, and answered with the same bytes. What HTTP costs
+    /// at least, with nothing read and nothing decided.
+    Never,
 }
+
+/// An answer like that to `GET /` of chapter 07, byte for byte as long.
+const HTTP: &[u8] = b"HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nContent-Length: 14\r\n\r\nAsk /parity/7\n";
 
 /// Serves on a free port of 127.0.0.1 until it is killed, and says on stdout where.
 ///
@@ -72,7 +79,7 @@ pub fn serve(end: End) -> Result<()> {
                     clients[number] = Some(client);
                 }
             } else if let Some(client) = clients[event.data() as usize].take() {
-                answer(&client, end);
+                clients[event.data() as usize] = answer(client, end);
             }
         }
     }
@@ -87,8 +94,15 @@ fn accept(listener: &OwnedFd) -> Result<Option<OwnedFd>> {
     }
 }
 
-/// Reads, answers and leaves; the caller's `OwnedFd` closes. A client that has gone is no error.
-fn answer(client: &OwnedFd, end: End) {
+/// Reads and answers. Back comes the client if it stays; if not, its `OwnedFd` closes. One that has gone is
+/// no error.
+fn answer(client: OwnedFd, end: End) -> Option<OwnedFd> {
+    if end == End::Never {
+        let mut request = [0; 4096];
+        let length = recv(client.as_raw_fd(), &mut request, MsgFlags::empty()).unwrap_or(0);
+        let sent = send(client.as_raw_fd(), HTTP, MsgFlags::MSG_NOSIGNAL);
+        return (length > 0 && sent.is_ok()).then_some(client);
+    }
     let mut line = [0; 64];
     let length = recv(client.as_raw_fd(), &mut line, MsgFlags::empty()).unwrap_or(0);
     let digit = line[..length].iter().rev().find(|it| it.is_ascii_digit());
@@ -103,4 +117,5 @@ fn answer(client: &OwnedFd, end: End) {
         let mut unread = [0; 4096];
         let _ = recv(client.as_raw_fd(), &mut unread, MsgFlags::MSG_DONTWAIT);
     }
+    None
 }

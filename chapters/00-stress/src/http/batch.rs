@@ -24,11 +24,11 @@ pub(crate) fn shares_core(plan: &Plan) -> bool {
     (0..CpuSet::count()).all(|other| server.is_set(other) == Ok(other == cpu))
 }
 
-/// Makes the calling thread one of `SCHED_BATCH`, which any process may do.
+/// Makes the calling thread, and whatever it starts, one of `SCHED_BATCH`, which any process may do.
 ///
 /// # Errors
 /// If the kernel, or a container's filter of system calls, refuses.
-pub(crate) fn be_patient() -> Result<(), Errno> {
+pub fn be_patient() -> Result<(), Errno> {
     let parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: the parameter lives until the call has returned, and 0 is the calling thread.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter) };
