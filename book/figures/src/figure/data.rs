@@ -107,7 +107,8 @@ pub fn gather(spec: &Spec, ours: &Table) -> Result<Data> {
             );
         }
     }
-    if let Some(lost) = spec.highlight.iter().find(|it| !data.series.contains(it)) {
+    let mut named = spec.highlight.iter().filter(|it| !it.is_empty());
+    if let Some(lost) = named.find(|it| !data.series.contains(it)) {
         return fault(
             format!("highlight={lost} is none of the series"),
             format!("there are {}", data.series.join(", ")),

@@ -30,7 +30,7 @@ pub struct Spec {
     pub x_title: String,
     /// See `x_title`.
     pub y_titles: Vec<String>,
-    /// The series in colour; empty if the first ones are.
+    /// The series in colour; empty if the first ones are. A name that is empty leaves its hue out.
     pub highlight: Vec<String>,
     /// Which axes are logarithmic: x, and one for each of `ys`.
     pub x_is_log: bool,
@@ -114,7 +114,10 @@ impl Spec {
         }
         let y_is_log = |it: &&str| logs.contains(it) || is_dots && logs.contains(&"y");
         let highlight = find("highlight").unwrap_or_default();
-        let highlight = highlight.split('|').map(str::trim).filter(|it| !it.is_empty());
+        let highlight: Vec<_> = match highlight.trim() {
+            "" => Vec::new(),
+            names => names.split('|').map(|it| it.trim().to_owned()).collect(),
+        };
         Ok(Spec {
             record: record.to_owned(),
             is_dots,
@@ -126,7 +129,7 @@ impl Spec {
             panel: find("panel"),
             conditions: condition::parse(&find("where").unwrap_or_default())?,
             title: need("title")?,
-            highlight: highlight.map(str::to_owned).collect(),
+            highlight,
             x_is_log: logs.contains(&"x"),
             y_is_log: axes[1..].iter().map(y_is_log).collect(),
             names: names(&find("names").unwrap_or_default())?,
@@ -169,6 +172,8 @@ mod tests {
         assert_eq!(spec.y_titles, ["100 * good / due", "ms"]);
         assert_eq!((spec.x_is_log, &spec.y_is_log[..]), (true, &[false, true][..]));
         assert_eq!(spec.highlight, ["a", "b"]);
+        let second = Spec::read("race x=rate y=p50 title=T highlight=\"| b\"").unwrap();
+        assert_eq!(second.highlight, ["", "b"]);
         assert_eq!((spec.name("b"), spec.name("c")), ("two", "c"));
     }
 
