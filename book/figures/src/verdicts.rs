@@ -33,7 +33,9 @@ pub fn render(body: &str) -> Result<String> {
         chosen = table.rows.to_vec();
     }
     if is_short {
-        return Ok(in_letters(&table, &chosen));
+        let (kept, broken): (Vec<Row>, _) =
+            chosen.into_iter().partition(|it| it.cells.iter().all(|it| *it == Verdict::Holds));
+        return Ok(in_letters(&table, &broken) + &kept_by_all(&kept));
     }
     let heads: String = columns.iter().map(|it| format!(" `{it}` |")).collect();
     let mut text = format!("| a good server … |{heads}\n|---|{}\n", "---|".repeat(columns.len()));
@@ -70,8 +72,10 @@ fn cell(row: &Row, column: &str) -> String {
 /// A letter for each cell, with what the letters and the numbers of the columns mean.
 fn in_letters(table: &Table, rows: &[Row]) -> String {
     let heads: String = (1..=table.columns.len()).map(|it| format!(" {it} |")).collect();
-    let mut text =
-        format!("| a good server … |{heads}\n|---|{}\n", ":-:|".repeat(table.columns.len()));
+    let mut text = format!(
+        "<div class=\"letters\">\n\n| a good server … |{heads}\n|---|{}\n",
+        ":-:|".repeat(table.columns.len())
+    );
     let mut used = Vec::new();
     for row in rows {
         text += &format!("| {} |", row.promise);
@@ -89,11 +93,24 @@ fn in_letters(table: &Table, rows: &[Row]) -> String {
     used.sort_by_key(|it| it.letter());
     used.dedup();
     let used: Vec<_> = used.iter().map(|it| format!("**{}** fails: {it}", it.letter())).collect();
-    text += &format!("\nA dot: holds. {}.\n\n", used.join("; "));
+    text += &format!("\n</div>\n\nA dot: holds. {}.\n\n", used.join("; "));
     for (at, column) in table.columns.iter().enumerate() {
         text += &format!("{}. `{}`: {}\n", at + 1, column.name, column.about);
     }
     text
+}
+
+/// The rows without a letter, which are no table: a list to open.
+fn kept_by_all(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        format!("\n<details>\n<summary>All of them keep {} more</summary>\n\n", rows.len());
+    for row in rows {
+        text += &format!("- {} (`{}`)\n", row.promise, row.name);
+    }
+    text + "\n</details>\n"
 }
 
 #[cfg(test)]
@@ -118,9 +135,9 @@ mod tests {
     #[test]
     fn the_models_are_in_letters_or_in_words() {
         let text = render("models: half_a_head_stalls_nobody every_core_serves").unwrap();
-        let expected = "| a good server … | 1 | 2 |";
+        let expected = "<div class=\"letters\">\n\n| a good server … | 1 | 2 |";
         assert!(text.starts_with(expected), "{text}");
-        let [_, _, head, cores, ..] = &text.lines().collect::<Vec<_>>()[..] else {
+        let [_, _, _, _, head, cores, ..] = &text.lines().collect::<Vec<_>>()[..] else {
             panic!("{text}")
         };
         assert!(head.ends_with("half a head | **p** | · | · | · | · | · | · | · | · | · | · |"));
@@ -129,6 +146,11 @@ mod tests {
             text.contains("A dot: holds. **c** fails: one core does all the work; **p** fails")
         );
         assert!(text.ends_with("11. `io-uring`: a ring for each core\n"), "{text}");
+        let whole = render("models").unwrap();
+        assert!(
+            whole.contains("\n- sleeps while nobody asks anything (`an_idle_server_"),
+            "{whole}"
+        );
         let words = render("prefork io-uring: half_a_head_stalls_nobody").unwrap();
         assert!(words.ends_with("(`half_a_head_stalls_nobody`) | holds | holds |\n"), "{words}");
         let told = render("prefork ch01").unwrap_err().to_string();
