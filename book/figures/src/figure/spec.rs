@@ -99,13 +99,7 @@ impl Spec {
                 format!("there are {}", axes.join(", ")),
             );
         }
-        let is_dots = match find("kind").as_deref() {
-            None => false,
-            Some("dots") => true,
-            Some(other) => {
-                return fault(format!("there is no kind={other}"), "write kind=dots, or nothing");
-            }
-        };
+        let is_dots = is_dots(find("kind").as_deref())?;
         if is_dots && (find("predicted").is_some() || logs.iter().any(|it| *it != "y")) {
             return fault(
                 "kind=dots has one axis of numbers, and nothing that was predicted",
@@ -113,11 +107,6 @@ impl Spec {
             );
         }
         let y_is_log = |it: &&str| logs.contains(it) || is_dots && logs.contains(&"y");
-        let highlight = find("highlight").unwrap_or_default();
-        let highlight: Vec<_> = match highlight.trim() {
-            "" => Vec::new(),
-            names => names.split('|').map(|it| it.trim().to_owned()).collect(),
-        };
         Ok(Spec {
             record: record.to_owned(),
             is_dots,
@@ -129,7 +118,7 @@ impl Spec {
             panel: find("panel"),
             conditions: condition::parse(&find("where").unwrap_or_default())?,
             title: need("title")?,
-            highlight,
+            highlight: highlight(&find("highlight").unwrap_or_default()),
             x_is_log: logs.contains(&"x"),
             y_is_log: axes[1..].iter().map(y_is_log).collect(),
             names: names(&find("names").unwrap_or_default())?,
@@ -140,6 +129,23 @@ impl Spec {
     /// What a value of `series` or `panel`, or a word of `x`, is called.
     pub fn name<'a>(&'a self, value: &'a str) -> &'a str {
         self.names.iter().find(|it| it.0 == value).map_or(value, |it| &it.1)
+    }
+}
+
+/// Reads what kind of chart it is.
+fn is_dots(kind: Option<&str>) -> Result<bool> {
+    match kind {
+        None => Ok(false),
+        Some("dots") => Ok(true),
+        Some(other) => fault(format!("there is no kind={other}"), "write kind=dots, or nothing"),
+    }
+}
+
+/// Reads `name|name`, where a name may be empty.
+fn highlight(text: &str) -> Vec<String> {
+    match text.trim() {
+        "" => Vec::new(),
+        names => names.split('|').map(|it| it.trim().to_owned()).collect(),
     }
 }
 
