@@ -236,7 +236,7 @@ fn nginx_configuration(folder: &Path, address: SocketAddr) -> String {
 /// One thread, the answer from memory.
 fn haproxy_configuration(_: &Path, address: SocketAddr) -> String {
     format!(
-        "global\n  nbthread 1\n  maxconn 16384\n\
+        "global\n  nbthread 1\n  maxconn 8000\n\
          defaults\n  mode http\n  timeout client 3600s\n  timeout http-keep-alive 3600s\n  \
          timeout http-request 60s\n\
          frontend arena\n  bind {address} backlog 4096\n  \

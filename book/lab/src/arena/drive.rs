@@ -189,7 +189,7 @@ fn load(
     run(&plan(WARM_UP))?;
     let tree = Tree::of(running.pid())?;
     let calls = if job.counts_calls { Some(Calls::count(&tree)?) } else { None };
-    // The time of one process is known to the nanosecond, that of several in ticks.
+    // Of one process that has made no others, the clients know the time in their own interval.
     let alone = tree.processes() == 1;
     let pid = i32::try_from(running.pid()).context("a process number")?;
     let plan = plan(job.length).with_server_pid(pid);
@@ -199,11 +199,12 @@ fn load(
     let after = Tree::of(running.pid())?;
     ensure!(start.elapsed() >= Duration::from_millis(1), "the clients ended at once");
     row.fill(job, &report);
-    if alone && after.processes() == 1 {
+    // One that forks is alone again when its clients have left: then it has buried who served them.
+    let spent = after.cpu()? - before;
+    if alone && after.processes() == 1 && spent.buried_s <= 0.0 {
         row.server_cpu_s_per_million = report.cost.server_cpu_s_per_million.map(round);
     } else {
-        let seconds = (after.cpu()? - before).seconds();
-        row.server_cpu_s_per_million = per_million(seconds, report.correct);
+        row.server_cpu_s_per_million = per_million(spent.seconds(), report.correct).map(round);
     }
     if let Some(calls) = calls {
         row.calls_per_answer = per_million(calls.end()? as f64, report.correct)

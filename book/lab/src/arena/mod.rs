@@ -151,6 +151,9 @@ impl Experiment for Arena {
         }
         let jobs = parts::jobs(self.0, bench.scale.form);
         let rows = drive_all(self.name(), bench, &programs, jobs, &mut outcome);
+        if bench.scale.form == Form::Smoke {
+            starving(&rows).into_iter().for_each(|it| outcome.fail(it));
+        }
         outcome.scoreboard = board::of(self.0, &rows);
         outcome.answer = board::answer(self.0, &rows);
         outcome.findings.extend(board::findings(&rows));
@@ -189,6 +192,23 @@ fn drive_all(
     rows(done, outcome)
 }
 
+/// What can be said safely of any machine: who waits for many at once answers each of them, and everybody
+/// answers somebody.
+fn starving(rows: &[Row]) -> Vec<String> {
+    let asked = rows.iter().filter(|it| it.connections > 0);
+    let is_red = |row: &&Row| {
+        let waits_for_all = ["readiness", "completion"].contains(&row.family.as_str());
+        row.answers == 0 || (waits_for_all && row.starved > 0)
+    };
+    let sentence = |row: &Row| {
+        format!(
+            "{}, {}: {} answers, and {} of its connections got none {}",
+            row.server, row.load, row.answers, row.starved, row.first_error
+        )
+    };
+    asked.filter(is_red).map(sentence).collect()
+}
+
 /// How often everybody is measured. The parts that are about ratios of some per cent take more rounds than
 /// those that are about factors.
 const fn rounds(part: Part, form: Form) -> u64 {
@@ -197,5 +217,31 @@ const fn rounds(part: Part, form: Form) -> u64 {
         (Form::Short, _) => 2,
         (Form::Full, Part::Peers | Part::Client) => 7,
         (Form::Full, _) => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_may_starve_and_readiness_may_not() {
+        let row = |server: &str, family: &str, answers, starved| Row {
+            server: server.into(),
+            family: family.into(),
+            load: "64 connections".into(),
+            connections: 64,
+            answers,
+            starved,
+            ..Row::default()
+        };
+        let fine = [
+            row("iterative", "a fixed number", 100, 63),
+            row("poll", "readiness", 100, 0),
+            Row { connections: 0, ..row("poll", "readiness", 0, 0) },
+        ];
+        assert_eq!(starving(&fine), [""; 0]);
+        let red = [row("poll", "readiness", 100, 1), row("fork", "one for each connection", 0, 64)];
+        assert_eq!(starving(&red).len(), 2);
     }
 }

@@ -2,7 +2,10 @@
 //! of all that came from it.
 
 use anyhow::{Context, Result};
-use nix::unistd::{SysconfVar, sysconf};
+use nix::{
+    time::{clock_getcpuclockid, clock_gettime},
+    unistd::{Pid, SysconfVar, sysconf},
+};
 use std::{fs, ops::Sub, path::Path};
 
 /// A process and its descendants, as they are now.
@@ -17,10 +20,10 @@ pub struct Tree {
 /// CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cpu {
-    /// In the program itself, in seconds.
-    pub user_s: f64,
-    /// In the kernel for it, in seconds.
-    pub system_s: f64,
+    /// Of those that live, in seconds: known to the nanosecond.
+    living_s: f64,
+    /// Of children that have been waited for, in seconds.
+    pub buried_s: f64,
 }
 
 /// Memory, in bytes.
@@ -71,8 +74,9 @@ impl Tree {
         Ok(Tree { pids })
     }
 
-    /// The CPU time that all have used, and their children that have been waited for, in steps of a clock
-    /// tick (10 ms).
+    /// The CPU time that all have used, by their own clocks, and that of their children that have been waited
+    /// for. (`stat` has the first too, in ticks of 10 ms and rounded down: of 64 processes that each worked
+    /// for less than one, nothing would be left.) The second is one number in ticks for each process.
     ///
     /// # Errors
     /// If the first of them has ended.
@@ -87,16 +91,18 @@ impl Tree {
                 Err(_) => continue, // Its parent has its time.
                 Ok(text) => text,
             };
-            // utime, stime, cutime, cstime: the 14th to the 17th field of proc_pid_stat(5). The second one
-            // is a name in parentheses, which may hold blanks.
+            // cutime and cstime: the 16th and 17th field of proc_pid_stat(5). The second one is a name in
+            // parentheses, which may hold blanks.
             let (_, fields) = text.rsplit_once(')').context("a name in parentheses")?;
             let ticks: Vec<f64> =
-                fields.split_whitespace().skip(11).take(4).flat_map(str::parse).collect();
-            let [user, system, children_user, children_system] = ticks[..] else {
-                anyhow::bail!("{path}: it has no CPU times")
-            };
-            sum.user_s += (user + children_user) / tick;
-            sum.system_s += (system + children_system) / tick;
+                fields.split_whitespace().skip(13).take(2).flat_map(str::parse).collect();
+            let [user, system] = ticks[..] else { anyhow::bail!("{path}: it has no CPU times") };
+            sum.buried_s += (user + system) / tick;
+            let pid = Pid::from_raw(i32::try_from(*pid).context("a process number")?);
+            // One that ends in this moment has no clock any more; its parent has its time.
+            if let Ok(time) = clock_getcpuclockid(pid).and_then(clock_gettime) {
+                sum.living_s += time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9;
+            }
         }
         Ok(sum)
     }
@@ -145,7 +151,7 @@ impl Kernel {
 impl Cpu {
     /// Both.
     pub fn seconds(self) -> f64 {
-        self.user_s + self.system_s
+        self.living_s + self.buried_s
     }
 }
 
@@ -153,7 +159,7 @@ impl Sub for Cpu {
     type Output = Cpu;
 
     fn sub(self, before: Cpu) -> Cpu {
-        Cpu { user_s: self.user_s - before.user_s, system_s: self.system_s - before.system_s }
+        Cpu { living_s: self.living_s - before.living_s, buried_s: self.buried_s - before.buried_s }
     }
 }
 
@@ -192,6 +198,16 @@ mod tests {
         assert!(!after.pids.contains(&child.id()));
         assert!((after.cpu().unwrap() - before).seconds() >= 0.0);
         assert!(Tree::of(u32::MAX >> 1).is_err());
+    }
+
+    #[test]
+    fn less_than_a_tick_of_work_is_seen() {
+        let tree = Tree::of(id()).unwrap();
+        let before = tree.cpu().unwrap();
+        let mut sum = 0_u64;
+        (0..200_000_u64).for_each(|it| sum = std::hint::black_box(sum.wrapping_add(it)));
+        let spent = (tree.cpu().unwrap() - before).seconds();
+        assert!(spent > 0.0, "{spent}");
     }
 
     #[test]
