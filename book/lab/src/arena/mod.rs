@@ -198,7 +198,9 @@ fn starving(rows: &[Row]) -> Vec<String> {
     let asked = rows.iter().filter(|it| it.connections > 0);
     let is_red = |row: &&Row| {
         let waits_for_all = ["readiness", "completion"].contains(&row.family.as_str());
-        row.answers == 0 || (waits_for_all && row.starved > 0)
+        // A pool whose every worker has an idle client answers nobody: that is what it is there to show.
+        let may_be_held = row.family == "a fixed number" && row.idle > 0;
+        (row.answers == 0 && !may_be_held) || (waits_for_all && row.starved > 0)
     };
     let sentence = |row: &Row| {
         format!(
@@ -239,6 +241,7 @@ mod tests {
             row("iterative", "a fixed number", 100, 63),
             row("poll", "readiness", 100, 0),
             Row { connections: 0, ..row("poll", "readiness", 0, 0) },
+            Row { idle: 500, ..row("thread-pool", "a fixed number", 0, 64) },
         ];
         assert_eq!(starving(&fine), [""; 0]);
         let red = [row("poll", "readiness", 100, 1), row("fork", "one for each connection", 0, 64)];
