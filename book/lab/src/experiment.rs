@@ -38,6 +38,7 @@ pub static EXPERIMENTS: &[&(dyn Experiment + Sync)] = &[
     &Arena(Part::Scaling),
     &Arena(Part::Peers),
     &Arena(Part::Client),
+    &Arena(Part::Profile),
 ];
 
 /// A question that this machine can answer by running servers.

@@ -312,6 +312,15 @@ fn find(arguments: Vec<OsString>, cap: Duration, variables: Vec<(OsString, OsStr
     })
 }
 
+/// What a meeting has found. That it hung or could not be tried is nothing that a test has said, and earns
+/// nothing: where the server is a wrong one, "broken" is what is wanted.
+fn met(finding: Finding) -> Finding {
+    match finding {
+        Finding::Broken(why) if !why.starts_with(bank::SAID) => Finding::Lacks(why),
+        finding => finding,
+    }
+}
+
 /// Grading, once everything is built.
 struct Run<'a> {
     options: &'a Options,
@@ -404,7 +413,7 @@ impl Run<'_> {
                     {
                         let arguments = vec![bank::MEET.into(), exe.into(), server.into()];
                         let cap = (bank::TEST + Duration::from_secs(3)).min(self.cap() * 2);
-                        let _ = say.send((at, find(arguments, cap, variables.clone())));
+                        let _ = say.send((at, met(find(arguments, cap, variables.clone()))));
                     }
                 });
             }
@@ -522,6 +531,15 @@ impl Drop for Folder {
 #[cfg(test)]
 mod unit {
     use super::*;
+
+    #[test]
+    fn a_meeting_that_was_not_tried_kills_nobody() {
+        let said = || Finding::Broken(format!("{}it answers half a line", bank::SAID));
+        assert!(matches!(met(said()), Finding::Broken(_)));
+        let not_tried = Finding::Broken("It could not be tried: no such file.".into());
+        assert!(matches!(met(not_tried), Finding::Lacks(_)));
+        assert!(matches!(met(Finding::Holds("It held.".into())), Finding::Holds(_)));
+    }
 
     fn test(name: &str, score: f64, max_score: f64, output: &str) -> Test {
         Test {

@@ -45,7 +45,7 @@ pub fn of(part: Part, rows: &[Row]) -> String {
         Part::C10k => &[IN, RATE, LOST, STARVED, RESIDENT, SHARED_OUT, STACKS, TABLES, SLAB],
         Part::Syscalls => &[CALLS, RATE],
         Part::Scaling | Part::Peers => &[RATE, SERVER, CLIENT, P999, STARVED],
-        Part::Client => &[RATE, CLIENT],
+        Part::Client | Part::Profile => &[RATE, CLIENT],
     };
     let mut text = String::new();
     for load in in_order(rows, |it| &it.load) {
@@ -110,7 +110,7 @@ pub fn answer(part: Part, rows: &[Row]) -> String {
             }),
         Part::Client => client_ratio(rows)
             .map(|it| format!("stress takes {it:.2} of wrk's CPU time for an answer")),
-        Part::Latency | Part::C10k | Part::Scaling => None,
+        Part::Latency | Part::C10k | Part::Scaling | Part::Profile => None,
     };
     sentence.unwrap_or_default()
 }

@@ -13,9 +13,11 @@ mod calls;
 pub mod client;
 mod contender;
 mod drive;
+mod flame;
 mod idle;
 mod parts;
 mod peers;
+mod profile;
 mod row;
 mod tree;
 
@@ -61,6 +63,8 @@ pub enum Part {
     Peers,
     /// The load generator itself beside wrk
     Client,
+    /// Where the CPU time of the quickest and of nginx goes, as a flame graph
+    Profile,
 }
 
 /// A part as an experiment.
@@ -77,6 +81,7 @@ impl Experiment for Arena {
             Part::Scaling => "arena-scaling",
             Part::Peers => "arena-peers",
             Part::Client => "arena-client",
+            Part::Profile => "arena-profile",
         }
     }
 
@@ -94,6 +99,7 @@ impl Experiment for Arena {
             Part::Scaling => "How many more answers do more workers give?",
             Part::Peers => "How do the models compare with servers that people use?",
             Part::Client => "What does the load generator cost, beside wrk?",
+            Part::Profile => "Where does the CPU time of an answer go?",
         }
     }
 
@@ -119,6 +125,7 @@ impl Experiment for Arena {
                 "The ring takes six tenths of nginx's CPU time for an answer, one reactor seven tenths."
             }
             Part::Client => "No more CPU time for an answer than wrk, with each latency recorded.",
+            Part::Profile => "Nine tenths of it into the kernel's TCP, whoever waits and however.",
         }
     }
 
@@ -128,8 +135,8 @@ impl Experiment for Arena {
 
     fn about(&self, scale: &Scale, _servers: usize) -> Duration {
         let jobs = parts::jobs(self.0, scale.form);
-        jobs.iter().map(|it| it.length + AROUND).sum::<Duration>()
-            + client::about(self.0, scale.form)
+        let jobs: Duration = jobs.iter().map(|it| it.length + AROUND).sum();
+        jobs + client::about(self.0, scale.form) + profile::about(self.0, scale.form)
     }
 
     fn servers(&self) -> Vec<Column> {
@@ -148,6 +155,9 @@ impl Experiment for Arena {
         }
         if self.0 == Part::Client {
             return client::run(bench, &programs);
+        }
+        if self.0 == Part::Profile {
+            return profile::run(bench, &programs);
         }
         let jobs = parts::jobs(self.0, bench.scale.form);
         let rows = drive_all(self.name(), bench, &programs, jobs, &mut outcome);

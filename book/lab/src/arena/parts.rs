@@ -54,7 +54,7 @@ pub fn jobs(part: Part, form: Form) -> Vec<Job> {
             Part::Syscalls => syscalls(form),
             Part::Scaling => scaling(form),
             Part::Peers => peers(form),
-            Part::Client => Vec::new(), // It has its own.
+            Part::Client | Part::Profile => Vec::new(), // They have their own.
         }
         .into_iter()
         .map(move |job| Job { round, ..job })

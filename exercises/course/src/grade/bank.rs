@@ -24,6 +24,9 @@ use crate::scratch::{self, Program};
 /// The hidden command that lets a test meet one server.
 pub const MEET: &str = "__meet";
 
+/// How the words of a test that is not content begin. What does not begin so was not said by a test.
+pub const SAID: &str = "The test said: ";
+
 /// How long a student's test may take with one server.
 pub const TEST: Duration = Duration::from_secs(15);
 
@@ -155,6 +158,6 @@ fn meet(test: &Path, server: &Path) -> anyhow::Result<Finding> {
     ensure!(status.code().is_some(), "the test ended by {status}");
     Ok(match status.success() {
         true => Finding::Holds("The test was content with it.".into()),
-        false => Finding::Broken(format!("The test said: {said}")),
+        false => Finding::Broken(format!("{SAID}{said}")),
     })
 }
