@@ -203,7 +203,8 @@ fn counters() -> String {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .output();
-    let text = output.map(|it| String::from_utf8_lossy(&it.stderr).into_owned()).unwrap_or_default();
+    let text =
+        output.map(|it| String::from_utf8_lossy(&it.stderr).into_owned()).unwrap_or_default();
     match text.lines().any(|it| it.starts_with(|digit: char| digit.is_ascii_digit())) {
         true => "this machine has hardware counters: perf stat -e cycles,instructions counts".into(),
         false => "this machine has no hardware counters (a virtual machine seldom has): the profile is by \
