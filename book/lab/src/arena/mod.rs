@@ -228,6 +228,7 @@ const fn rounds(part: Part, form: Form) -> u64 {
         (Form::Smoke, _) => 1,
         (Form::Short, _) => 2,
         (Form::Full, Part::Peers | Part::Client) => 7,
+        (Form::Full, Part::Latency) => 2,
         (Form::Full, _) => 3,
     }
 }
