@@ -9,7 +9,7 @@ use crate::{
     question,
     race::Race,
     scaling::bare::{self, End},
-    servers, staircase, tour, trace,
+    servers, staircase, suites, tour, trace,
 };
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
@@ -58,6 +58,8 @@ enum Command {
     Arena(ArenaArguments),
     /// Count the system calls that an answer takes, one client at a time and many at once
     Trace(trace::Arguments),
+    /// Send the requests of two public test suites to models of chapter 07, and to nginx
+    Suites(suites::Arguments),
     /// Run a command on one side of an emulated link, such as ping or bash
     Link(link::command::Arguments),
     /// Be the clients of a run, as told on stdin
@@ -175,6 +177,7 @@ pub fn main() -> ExitCode {
         Command::Syscalls(arguments) => short("syscalls", arguments),
         Command::Arena(arguments) => arena(arguments),
         Command::Trace(arguments) => trace::command(arguments),
+        Command::Suites(arguments) => suites::command(arguments),
         Command::Link(arguments) => link::command::command(arguments),
         Command::Drive => drive::serve_orders().map(|()| ExitCode::SUCCESS),
         Command::Bare(arguments) => {
@@ -196,9 +199,12 @@ pub fn main() -> ExitCode {
 fn list() -> String {
     let mut text = String::new();
     let timed = EXPERIMENTS.iter().map(|it| (it.name(), it.question(), it.prediction()));
-    // It counts and measures no time, so that the others' records and scales are not its own.
-    let counted = (trace::NAME, trace::QUESTION, trace::PREDICTION);
-    for (name, question, prediction) in timed.chain([counted]) {
+    // They count and measure no time, so that the others' records and scales are not their own.
+    let counted = [
+        (trace::NAME, trace::QUESTION, trace::PREDICTION),
+        (suites::NAME, suites::QUESTION, suites::PREDICTION),
+    ];
+    for (name, question, prediction) in timed.chain(counted) {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,

@@ -6,7 +6,8 @@
 //! about 05 and 06; [`staircase`], [`knee`] and [`levers`] go across the emulated [`link`]; [`arena`] is about
 //! 07. [`drive`] is what
 //! a server and its clients are for all of them, [`pool`] does many such runs and [`journal`] keeps what is
-//! done; [`trace`] counts instead of timing. [`binaries`] builds the servers and [`machine`] looks at what
+//! done; [`trace`] counts instead of timing, and [`suites`] asks
+//! what other people's tests say. [`binaries`] builds the servers and [`machine`] looks at what
 //! they run on; [`records`] is what stays.
 
 pub mod arena;
@@ -35,6 +36,7 @@ pub mod servers;
 pub mod spread;
 pub mod staircase;
 pub mod stalls;
+pub mod suites;
 pub mod syscalls;
 pub mod tour;
 pub mod trace;

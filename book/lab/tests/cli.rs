@@ -32,6 +32,7 @@ fn it_says_what_it_can_do() {
     insta::assert_snapshot!("help_stalls", stdout(&["stalls", "--help"]));
     insta::assert_snapshot!("help_staircase", stdout(&["staircase", "--help"]));
     insta::assert_snapshot!("help_trace", stdout(&["trace", "--help"]));
+    insta::assert_snapshot!("help_suites", stdout(&["suites", "--help"]));
     insta::assert_snapshot!("list", stdout(&["list"]));
 }
 
@@ -91,6 +92,18 @@ fn a_trace_is_shown_and_kept() {
 
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn a_suite_that_is_not_there_is_told_with_what_to_do() {
+    let said = sentence(&["suites", "--gunicorn", "/nowhere"], 1);
+    assert!(
+        said.contains("/nowhere/tests/requests/valid: this is no source of gunicorn"),
+        "{said}"
+    );
+    assert!(said.contains("give its folder: --h1spec FOLDER"), "{said}");
+    let said = sentence(&["suites", "--gunicorn", "/nowhere", "--h1spec", "/nowhere"], 1);
+    assert!(said.contains("/nowhere/h1spec/__init__.py: no such file"), "{said}");
 }
 
 #[test]

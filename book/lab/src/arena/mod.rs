@@ -11,7 +11,7 @@
 mod board;
 mod calls;
 pub mod client;
-mod contender;
+pub(crate) mod contender;
 mod drive;
 mod flame;
 mod idle;
