@@ -3,7 +3,8 @@
 //!
 //! # What counts as taken, and what as refused
 //!
-//! The paths of the suites exist nowhere, so that a status tells whether the request was understood:
+//! Hardly any path of the suites exists, and that must not count. A status tells whether the request was
+//! understood:
 //!
 //! - *refused*: some status is one of [`REFUSALS`], or 501 to a request with a Transfer-Encoding (the
 //!   coding is not known, so that nobody knows where the body ends), or the connection ends without an
