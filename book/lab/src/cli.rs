@@ -208,7 +208,8 @@ fn list() -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{name}\n    asks      {question}\n    predicts  {prediction}\n    run it    cargo lab {name}"
+            "{name}\n    asks      {question}\n    predicts  {prediction}\n    run it    cargo lab {}",
+            name.replacen("arena-", "arena ", 1) // A part of the arena is named after it.
         );
     }
     text

@@ -226,9 +226,8 @@ fn starving(rows: &[Row]) -> Vec<String> {
 const fn rounds(part: Part, form: Form) -> u64 {
     match (form, part) {
         (Form::Smoke, _) => 1,
-        (Form::Short, _) => 2,
-        (Form::Full, Part::Peers | Part::Client) => 7,
-        (Form::Full, Part::Latency) => 2,
+        (Form::Short, _) | (Form::Full, Part::Capacity | Part::Latency) => 2,
+        (Form::Full, Part::Peers | Part::Client) => 5,
         (Form::Full, _) => 3,
     }
 }
