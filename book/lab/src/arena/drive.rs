@@ -22,6 +22,9 @@ use stress::http::{self, Plan, Report, be_patient};
 /// Load before what counts: what is allocated once is there, and connections are spread.
 const WARM_UP: Duration = Duration::from_millis(300);
 
+/// In this time the processes of clients who have left have ended.
+const SETTLED: Duration = Duration::from_millis(300);
+
 /// How long a request waits for its answer beyond the run: who starves is not waited for much longer.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -187,6 +190,10 @@ fn load(
     };
     let run = |plan: &Plan| http::run(plan, &mut |_| {}, stop).context("the clients cannot run");
     run(&plan(WARM_UP))?;
+    if job.counts_calls {
+        // A process that ends while perf looks for it is an error to perf: those of the warm-up have gone.
+        thread::sleep(SETTLED);
+    }
     let tree = Tree::of(running.pid())?;
     let calls = if job.counts_calls { Some(Calls::count(&tree)?) } else { None };
     // Of one process that has made no others, the clients know the time in their own interval.
