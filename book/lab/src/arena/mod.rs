@@ -208,8 +208,10 @@ fn starving(rows: &[Row]) -> Vec<String> {
     let asked = rows.iter().filter(|it| it.connections > 0);
     let is_red = |row: &&Row| {
         let waits_for_all = ["readiness", "completion"].contains(&row.family.as_str());
-        // A pool whose every worker has an idle client answers nobody: that is what it is there to show.
-        let may_be_held = row.family == "a fixed number" && row.idle > 0;
+        // Who serves one client at a time answers nobody while that one is idle or drips: that is what it is
+        // there to show.
+        let may_be_held =
+            row.family == "a fixed number" && (row.idle > 0 || row.stall_percent > 0.0);
         (row.answers == 0 && !may_be_held) || (waits_for_all && row.starved > 0)
     };
     let sentence = |row: &Row| {
@@ -252,6 +254,7 @@ mod tests {
             row("poll", "readiness", 100, 0),
             Row { connections: 0, ..row("poll", "readiness", 0, 0) },
             Row { idle: 500, ..row("thread-pool", "a fixed number", 0, 64) },
+            Row { stall_percent: 1.0, ..row("iterative", "a fixed number", 0, 64) },
         ];
         assert_eq!(starving(&fine), [""; 0]);
         let red = [row("poll", "readiness", 100, 1), row("fork", "one for each connection", 0, 64)];
