@@ -109,7 +109,7 @@ pub fn draw(title: &str, stacks: &Stacks) -> String {
         let _ = writeln!(
             svg,
             "<g><title>{label} ({}): {percent:.1} %</title><rect x=\"{:.1}\" y=\"{y:.1}\" \
-             width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\" stroke=\"#fff\" stroke-width=\"0.5\"/>{}</g>",
+             width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\" stroke=\"currentColor\" stroke-width=\"0.5\"/>{}</g>",
             escaped(&one.frame.object),
             one.x,
             one.width,
