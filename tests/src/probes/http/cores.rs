@@ -24,8 +24,8 @@ pub(super) fn every_core(subject: &Subject) -> Outcome {
     let clients = 128.max(32 * cores);
     let mut slept: BTreeMap<u32, u64> = BTreeMap::new();
     let before = sleeps(&server);
-    // One after the other: nobody is served beside another because the first one is busy. Some stay for a
-    // while, so that a thread of their own is seen before it ends.
+    // One after the other: nobody is served beside another because the first one is busy. Each stays until
+    // the next one has come, so that a thread of its own is seen before it ends.
     let mut kept = VecDeque::new();
     for _ in 0..clients {
         let mut caller = Caller::connect(&server, "a client")?;
@@ -43,21 +43,23 @@ pub(super) fn every_core(subject: &Subject) -> Outcome {
         }
         slept.extend(sleeps(&server));
     }
-    // Whoever serves a client has slept until it came. A thread that serves its share has slept often; one
-    // that is there for one client alone, once.
-    let grown = slept.iter().map(|(id, sleeps)| sleeps - before.get(id).copied().unwrap_or(0));
-    let mut grown: Vec<u64> = grown.filter(|it| *it > 0).collect();
+    // Whoever serves a client has slept until it came: one that serves its share often, one of a crowd now
+    // and then. A thread that was made for this client alone is a new one, whether it has slept or not: the
+    // question may have been there before it began.
+    let own = slept.keys().filter(|&id| !before.contains_key(id)).count();
+    let old = slept.iter().filter_map(|(id, sleeps)| Some(sleeps - before.get(id)?));
+    let mut grown: Vec<u64> = old.filter(|it| *it > 0).collect();
     grown.sort_unstable_by(|a, b| b.cmp(a));
     let share = (clients / (8 * cores)) as u64;
     let busy = grown.iter().filter(|it| **it >= share).count();
     let most: Vec<String> = grown.iter().take(8).map(u64::to_string).collect();
     let seen = format!(
-        "Of {clients} requests, one after the other, on {cores} cores: {} threads slept, the first of them {} times.",
+        "Of {clients} requests, one after the other, on {cores} cores: {own} threads were made for them, and {} that were there had slept, the first of them {} times.",
         grown.len(),
         most.join(", ")
     );
-    let has_own = grown.len() >= clients / 2;
-    if busy >= cores || has_own { holds(seen) } else { fails(Symptom::OneCore, seen) }
+    let is_a_crowd = own + grown.len() >= clients / 2;
+    if busy >= cores || is_a_crowd { holds(seen) } else { fails(Symptom::OneCore, seen) }
 }
 
 /// How often each thread has gone to sleep of its own will.
