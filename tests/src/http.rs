@@ -212,6 +212,11 @@ impl Caller {
         }
     }
 
+    /// Whether more than the answers that were read has come already.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     /// Takes `bytes`, which were read from the socket itself, for the first that came.
     pub(crate) fn give_back(&mut self, bytes: Vec<u8>) {
         self.kept.splice(..0, bytes);

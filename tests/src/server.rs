@@ -652,6 +652,39 @@ impl Client {
         self.stream.shutdown(Shutdown::Write)
     }
 
+    /// As [`sys::acknowledge_late`].
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    pub fn acknowledge_late(&self) -> io::Result<()> {
+        sys::acknowledge_late(self.stream.as_fd())
+    }
+
+    /// As [`sys::segments_sent`].
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn segments_sent(&self) -> io::Result<u32> {
+        sys::segments_sent(self.stream.as_fd())
+    }
+
+    /// Waits until there is something to read, or the stream has ended, at most `within`, and reads nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of `recv(2)`.
+    pub fn wait_for_more(&self, within: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(within))?;
+        match self.stream.peek(&mut [0]) {
+            Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Leaves by a reset: SO_LINGER with no time to linger, then close.
     ///
     /// # Errors

@@ -300,6 +300,51 @@ pub(crate) fn own(received: RawFd) -> OwnedFd {
 }
 
 /// The convention of libc: -1 means look at `errno`.
+/// Lets `socket` acknowledge what it hears with what it says next, or when the kernel's timer rings, after 40 ms
+/// or more, whichever comes first: TCP_QUICKACK off, tcp(7). The kernel forgets it at that timer.
+///
+/// # Errors
+///
+/// EBADF, ENOTSOCK and EOPNOTSUPP for what is no TCP socket.
+pub fn acknowledge_late(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let off: libc::c_int = 0;
+    let size = mem::size_of_val(&off) as libc::socklen_t;
+    // SAFETY: `off` outlives the call, which reads so many bytes of it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_QUICKACK,
+            (&raw const off).cast(),
+            size,
+        )
+    };
+    check(result.into()).map(drop)
+}
+
+/// How many segments `socket` has sent, those that only acknowledge included: `tcpi_segs_out` of TCP_INFO,
+/// tcp(7), since Linux 4.2.
+///
+/// # Errors
+///
+/// As [`acknowledge_late`].
+pub fn segments_sent(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    // SAFETY: it has numbers only, for each of which zero is a value.
+    let mut info: libc::tcp_info = unsafe { mem::zeroed() };
+    let mut size = mem::size_of_val(&info) as libc::socklen_t;
+    // SAFETY: both outlive the call, which writes at most `size` bytes of `info`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut size,
+        )
+    };
+    check(result.into()).map(|_| info.tcpi_segs_out)
+}
+
 fn check(result: i64) -> io::Result<i64> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -64,10 +64,12 @@ pub enum Symptom {
     TurnedAway,
     /// Its memory grew with what one client does, and with no bound.
     MemoryGrew,
+    /// An answer that was ready was sent only when the client had acknowledged the one before.
+    HeldBack,
 }
 
 /// All of them, so that one can be found by its words.
-const SYMPTOMS: [Symptom; 18] = [
+const SYMPTOMS: [Symptom; 19] = [
     StalledForEver,
     StalledForItsPatience,
     Late,
@@ -86,6 +88,7 @@ const SYMPTOMS: [Symptom; 18] = [
     ManyCalls,
     TurnedAway,
     MemoryGrew,
+    HeldBack,
 ];
 
 /// A table: its columns and its rows.
@@ -301,6 +304,7 @@ impl Symptom {
             TurnedAway => 'x',
             MemoryGrew => 'g',
             WentOn => 'o',
+            HeldBack => 'k',
         }
     }
 }
@@ -353,6 +357,7 @@ impl fmt::Display for Symptom {
             ManyCalls => "several system calls per answer",
             TurnedAway => "others are turned away",
             MemoryGrew => "its memory grows",
+            HeldBack => "an answer waits for an acknowledgement",
         })
     }
 }

@@ -4,6 +4,7 @@
 //! Where a probe is about patience, the server is told to have two seconds of it, so that no deadline here
 //! is that.
 
+mod acknowledgements;
 mod answers;
 mod calls;
 mod cores;
@@ -36,11 +37,12 @@ type Probe = fn(&Subject) -> Outcome;
 
 /// The probes, in the order of the table, and how much room each needs: see [`weight`].
 #[rustfmt::skip]
-const PROBES: [(&str, Probe, usize); 28] = [
+const PROBES: [(&str, Probe, usize); 29] = [
     ("answers_get_parity_and_404", answers::parity_and_404, 1),
     ("any_split_is_the_same_request", answers::any_split, 1),
     ("a_half_closed_client_is_answered", answers::half_closed, 1),
     ("pipelined_requests_are_answered_in_order", answers::pipelined, 1),
+    ("no_answer_waits_for_an_acknowledgement", acknowledgements::none_waits, 1),
     ("a_refusal_is_not_lost_to_a_reset", answers::refusal, 1),
     ("a_large_answer_survives_a_slow_reader", answers::large_answer, 1),
     ("resets_harm_nobody_else", errors::resets, 2),

@@ -52,7 +52,7 @@ const M: Verdict = Fails(MemoryGrew);
 
 /// The promises, those about the answers first, then those about who waits for whom.
 #[rustfmt::skip]
-pub const ROWS: [Row; 28] = [
+pub const ROWS: [Row; 29] = [
     //  iterative, fork, prefork, thread-per-connection, thread-pool | poll, epoll-level, epoll-edge, reactor, multireactor, io-uring
     row("answers_get_parity_and_404", "answers what it has, and says so where it has nothing",
         &[H, H, H, H, H,  H, H, H, H, H, H]),
@@ -61,6 +61,8 @@ pub const ROWS: [Row; 28] = [
     row("a_half_closed_client_is_answered", "answers a client that has said all it will say",
         &[H, H, H, H, H,  H, H, H, H, H, H]),
     row("pipelined_requests_are_answered_in_order", "answers every request of a packet, and in order",
+        &[H, H, H, H, H,  H, H, H, H, H, H]),
+    row("no_answer_waits_for_an_acknowledgement", "sends an answer though the one before is not acknowledged",
         &[H, H, H, H, H,  H, H, H, H, H, H]),
     row("a_refusal_is_not_lost_to_a_reset", "refuses a request that still arrives, and is heard",
         &[H, H, H, H, H,  H, H, H, H, H, H]),
