@@ -119,7 +119,7 @@ impl Reader {
                 self.size(digit)
             }
             (State::Size, b'\r' | b';')
-                if body_length as u64 + self.left > BODY_BYTES_MAX as u64 =>
+                if self.left.saturating_add(body_length as u64) > BODY_BYTES_MAX as u64 =>
             {
                 Err(TOO_LARGE)
             }

@@ -276,7 +276,7 @@ fn chunks(rest: &[u8]) -> Result<(Vec<u8>, usize), &'static [u16]> {
             return Err(BAD);
         }
         let size = u64::from_str_radix(size, 16).unwrap();
-        if body.len() as u64 + size > 1_048_576 {
+        if u128::from(size) + body.len() as u128 > 1_048_576 {
             return Err(&[413]);
         }
         let line = line(&rest[at..])?;
