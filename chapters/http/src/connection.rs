@@ -234,7 +234,8 @@ impl Connection {
     }
 
     /// The server stops. An idle connection wants to be closed; any other gets its answer, which says
-    /// `Connection: close` (call [`Core::stop`] first).
+    /// `Connection: close` (call [`Core::stop`] first). Where an answer that does not say so is on its way
+    /// already, what the client asks meanwhile is answered too, and waited for as long as a client may linger.
     pub fn drain<A: App>(&mut self, core: &mut Core<A>, _now_ms: u64) {
         core.stop();
         if self.phase == Phase::Idle && self.busy.is_none() {
@@ -468,7 +469,12 @@ impl Connection {
                     self.deadline_ms = due_ms;
                 }
             }
-            Phase::Idle if core.is_stopping => self.phase = Phase::Closed,
+            // The last answer did not say that it was the last: while it was on its way, the client may have
+            // asked again. A close would reset the connection over that, and cut off the answer before it.
+            Phase::Idle if core.is_stopping => {
+                let last_ms = now_ms + u64::from(core.limits.linger_ms);
+                self.deadline_ms = self.deadline_ms.min(last_ms);
+            }
             Phase::Finishing if !self.is_half_closed => {
                 self.phase = Phase::Lingering;
                 self.deadline_ms = now_ms + u64::from(core.limits.linger_ms);

@@ -304,7 +304,21 @@ fn a_stop_lets_idle_clients_go_and_answers_the_others() {
     writing.connection.drain(&mut writing.core, 1);
     writing.send(7);
     assert!(!split(&writing.said, [])[0].closes(), "it was written before the stop");
+    assert_eq!(writing.connection.wants(), Wants::Read);
+    assert_eq!(writing.connection.deadline_ms(), 1_000, "as long as a client may linger");
+    writing.connection.expire(&mut writing.core, 1_000);
     assert_eq!(writing.connection.wants(), Wants::Close);
+
+    // What it asked meanwhile is unread: to close would be to reset, and to cut off the first answer.
+    let mut asking = Talk::new();
+    asking.feed(request);
+    asking.connection.drain(&mut asking.core, 1);
+    asking.send(usize::MAX);
+    asking.feed(request);
+    asking.send(usize::MAX);
+    let said = split(&asking.said, []);
+    assert!(said.len() == 2 && said[1].closes());
+    assert_eq!(asking.connection.wants(), Wants::Linger);
 
     let mut slow = Talk::new();
     slow.feed(b"GET /slow/500 HTTP/1.1\r\nHost: x\r\n\r\n");
