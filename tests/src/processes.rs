@@ -7,7 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use nix::unistd::{SysconfVar, sysconf};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
 /// The process `pid`, and after it its children and theirs. Those that have ended and that nobody has
 /// asked about, zombies, are among them.
@@ -58,6 +59,12 @@ pub fn cpu_time(pid: u32) -> Option<Duration> {
     let ticks: u64 = times.sum();
     let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
     Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+}
+
+/// The CPU time of all threads of `pid`, those that have ended included, to the nanosecond.
+pub fn run_time(pid: u32) -> Option<Duration> {
+    let clock = clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).ok()?;
+    clock_gettime(clock).ok().map(Duration::from)
 }
 
 /// How long each thread of `pid` has run or has waited for a core to run on.

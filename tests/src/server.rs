@@ -472,6 +472,16 @@ impl Server {
         self.sum(processes::cpu_time)
     }
 
+    /// The CPU time that it has used, of all its threads, to the nanosecond. What a child used that has ended is
+    /// not in it.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn run_time(&self) -> anyhow::Result<Duration> {
+        self.sum(processes::run_time)
+    }
+
     /// How long its threads have run or have waited for a core to run on: `schedstat` of proc(5). A
     /// thread that never sleeps wants all of the time, however little of it a busy machine gives.
     ///

@@ -66,10 +66,12 @@ pub enum Symptom {
     MemoryGrew,
     /// An answer that was ready was sent only when the client had acknowledged the one before.
     HeldBack,
+    /// An answer took more CPU time, the more clients were connected.
+    CostGrew,
 }
 
 /// All of them, so that one can be found by its words.
-const SYMPTOMS: [Symptom; 19] = [
+const SYMPTOMS: [Symptom; 20] = [
     StalledForEver,
     StalledForItsPatience,
     Late,
@@ -89,6 +91,7 @@ const SYMPTOMS: [Symptom; 19] = [
     TurnedAway,
     MemoryGrew,
     HeldBack,
+    CostGrew,
 ];
 
 /// A table: its columns and its rows.
@@ -305,6 +308,7 @@ impl Symptom {
             MemoryGrew => 'g',
             WentOn => 'o',
             HeldBack => 'k',
+            CostGrew => 'e',
         }
     }
 }
@@ -357,6 +361,7 @@ impl fmt::Display for Symptom {
             ManyCalls => "several system calls per answer",
             TurnedAway => "others are turned away",
             MemoryGrew => "its memory grows",
+            CostGrew => "each idle client makes answers dearer",
             HeldBack => "an answer waits for an acknowledgement",
         })
     }

@@ -37,7 +37,7 @@ type Probe = fn(&Subject) -> Outcome;
 
 /// The probes, in the order of the table, and how much room each needs: see [`weight`].
 #[rustfmt::skip]
-const PROBES: [(&str, Probe, usize); 29] = [
+const PROBES: [(&str, Probe, usize); 30] = [
     ("answers_get_parity_and_404", answers::parity_and_404, 1),
     ("any_split_is_the_same_request", answers::any_split, 1),
     ("a_half_closed_client_is_answered", answers::half_closed, 1),
@@ -65,6 +65,7 @@ const PROBES: [(&str, Probe, usize); 29] = [
     ("a_slow_reader_costs_only_itself", stalls::slow_reader, 1),
     ("one_greedy_client_does_not_starve_others", stalls::greedy, 8),
     ("idle_connections_are_free", crowds::idle, 16),
+    ("idle_connections_slow_nobody", crowds::idle_slow, 8),
     ("every_core_serves", cores::every_core, 4),
     ("few_system_calls_per_answer", calls::few_calls, 4),
 ];

@@ -3,7 +3,9 @@
 //! The core is the same to the byte, so that a cell is about the waiting alone. Where a model fails by
 //! its nature, the cell says how.
 
-use super::Symptom::{MemoryGrew, OneCore, StalledForEver, StalledForItsPatience, TurnedAway};
+use super::Symptom::{
+    CostGrew, MemoryGrew, OneCore, StalledForEver, StalledForItsPatience, TurnedAway,
+};
 use super::Verdict::{self, Fails, Holds};
 use super::{Column, Row, Table};
 
@@ -45,6 +47,8 @@ const P: Verdict = Fails(StalledForItsPatience);
 const E: Verdict = Fails(StalledForEver);
 /// A pool that is all taken, and says so when somebody has waited for as long as a request may take.
 const X: Verdict = Fails(TurnedAway);
+/// All that are there are gone through for each answer.
+const G: Verdict = Fails(CostGrew);
 /// One thread does it all.
 const C: Verdict = Fails(OneCore);
 /// What it holds for a client is a stack or a process.
@@ -52,7 +56,7 @@ const M: Verdict = Fails(MemoryGrew);
 
 /// The promises, those about the answers first, then those about who waits for whom.
 #[rustfmt::skip]
-pub const ROWS: [Row; 29] = [
+pub const ROWS: [Row; 30] = [
     //  iterative, fork, prefork, thread-per-connection, thread-pool | poll, epoll-level, epoll-edge, reactor, multireactor, io-uring
     row("answers_get_parity_and_404", "answers what it has, and says so where it has nothing",
         &[H, H, H, H, H,  H, H, H, H, H, H]),
@@ -108,6 +112,8 @@ pub const ROWS: [Row; 29] = [
         &[E, H, H, H, H,  H, H, H, H, H, H]),
     row("idle_connections_are_free", "holds 10,000 idle connections for next to nothing",
         &[E, M, E, M, E,  H, H, H, H, H, H]),
+    row("idle_connections_slow_nobody", "does no more for an answer because others are connected",
+        &[E, H, E, H, E,  G, H, H, H, H, H]),
     row("every_core_serves", "serves on every core that it may use",
         &[C, H, H, H, H,  C, C, C, C, H, H]),
     row("few_system_calls_per_answer", "answers many who ask at once with few system calls",

@@ -212,26 +212,35 @@ pub(super) fn idle(subject: &Subject) -> Outcome {
     }
     let before = server.resident_bytes()?;
     let mut callers: Vec<Caller> = Vec::new();
-    let found = fill(&server, &mut callers, before);
-    // By a reset: the kernel is not to remember ten thousand connections for a minute.
+    let found = fill(&server, &mut callers, IDLE, |count| match count {
+        FIRST_LOOK | IDLE => costs(&server, count, before),
+        _ => Ok(None),
+    });
     let outcome = match found {
         Ok(Some(finding)) => Ok(finding),
         Ok(None) => asked(&server, &mut callers, before),
         Err(trouble) => Err(trouble),
     };
-    for caller in callers {
-        let _ = caller.client.reset();
-    }
+    all_leave(&mut callers);
     outcome
 }
 
-/// Connects them, each of whom asks once and stays. A finding when that goes wrong, or costs too much.
+/// By a reset: the kernel is not to remember thousands of connections for a minute.
+fn all_leave(callers: &mut Vec<Caller>) {
+    for caller in callers.drain(..) {
+        let _ = caller.client.reset();
+    }
+}
+
+/// Connects clients until there are `count`, each of whom asks once and stays. A finding when that goes wrong, or
+/// `look` has one, which is told how many there are after each step.
 fn fill(
     server: &Server,
     callers: &mut Vec<Caller>,
-    before: usize,
+    count: usize,
+    look: impl Fn(usize) -> Result<Option<Observation>, Trouble>,
 ) -> Result<Option<Observation>, Trouble> {
-    while callers.len() < IDLE {
+    while callers.len() < count {
         let mut step = crowd(server.address(), STEP, ANSWER, "one who stays")?;
         let begin = callers.len();
         for caller in &mut step {
@@ -252,13 +261,81 @@ fn fill(
             let seen = format!("With {begin} idle clients, {arrived} of {STEP} more got in.");
             return fails(Symptom::QueueOverflowed, seen).map(Some);
         }
-        if callers.len() == FIRST_LOOK
-            && let Some(finding) = costs(server, callers.len(), before)?
-        {
+        if let Some(finding) = look(callers.len())? {
             return Ok(Some(finding));
         }
     }
-    costs(server, callers.len(), before)
+    Ok(None)
+}
+
+/// How many stay while another one asks, and how often it does.
+const BESIDE: usize = 2000;
+const QUESTIONS: u32 = 500;
+
+/// How much more CPU time an answer may take beside those who stay. Where a list of them is gone through for each
+/// wait, it is ten times as much and more.
+const TIMES_MAX: f64 = 4.0;
+
+pub(super) fn idle_slow(subject: &Subject) -> Outcome {
+    let limit = crate::sys::raise_descriptors();
+    if limit < u64::try_from(BESIDE + STEP)? {
+        return Err(Trouble::Needs(format!(
+            "{} descriptors, and the hard limit is {limit} (ulimit -Hn)",
+            BESIDE + STEP
+        )));
+    }
+    let server = subject.start_with(&["--idle-ms", "60000"])?;
+    let mut callers = vec![Caller::connect(&server, "client A")?];
+    let outcome = costs_as_much(&server, &mut callers);
+    all_leave(&mut callers);
+    outcome
+}
+
+/// The first of `callers` asks alone, beside others, and alone again.
+fn costs_as_much(server: &Server, callers: &mut Vec<Caller>) -> Outcome {
+    let mut costs = [Duration::ZERO; 3];
+    for (at, cost) in costs.iter_mut().enumerate() {
+        if at == 1
+            && let Some(finding) = fill(server, callers, BESIDE + 1, |_| Ok(None))?
+        {
+            return Ok(finding);
+        }
+        let mut others = callers.split_off(1);
+        if at == 2 {
+            all_leave(&mut others);
+        }
+        match cost_of_an_answer(server, &mut callers[0])? {
+            Ok(found) => *cost = found,
+            Err(finding) => return Ok(finding),
+        }
+        callers.append(&mut others);
+    }
+    let [before, beside, afterwards] = costs.map(|it| it.as_secs_f64() * 1e6);
+    let times = beside / before.max(afterwards);
+    let seen = format!(
+        "An answer took {beside:.1} us of CPU time beside {BESIDE} idle clients, {before:.1} before they came and \
+         {afterwards:.1} when they had left."
+    );
+    if times <= TIMES_MAX { holds(seen) } else { fails(Symptom::CostGrew, seen) }
+}
+
+/// The CPU time of the server for one answer, the least of three tries.
+fn cost_of_an_answer(
+    server: &Server,
+    caller: &mut Caller,
+) -> Result<Result<Duration, Observation>, Trouble> {
+    let mut least = Duration::MAX;
+    for _ in 0..3 {
+        let before = server.run_time()?;
+        for _ in 0..QUESTIONS {
+            let answer = caller.ask(&get(QUESTION), ANSWER);
+            if let Some(finding) = expect(server, answer, ODD, "A client that stayed asked")? {
+                return Ok(Err(finding));
+            }
+        }
+        least = least.min(server.run_time()?.saturating_sub(before) / QUESTIONS);
+    }
+    Ok(Ok(least))
 }
 
 /// Somebody was not answered beside those who stay: until they leave?
@@ -270,9 +347,7 @@ fn one_waits(server: &Server, callers: &mut Vec<Caller>, answered: usize) -> Out
         answered.max(callers.len()),
         seconds(PROMPT)
     );
-    for caller in callers.drain(..) {
-        let _ = caller.client.reset();
-    }
+    all_leave(callers);
     if b.answer(ANSWER).is_ok_and(|it| it.is(ODD)) {
         return fails(Symptom::StalledForEver, format!("{story} All left, and it was answered."));
     }

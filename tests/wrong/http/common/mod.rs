@@ -3,11 +3,9 @@
 //! [`serve`] is the loop, [`Ways`] are the parts that can be replaced, and [`converse`] serves one client in a
 //! thread of its own. Sockets are `std::net`'s here: these servers need not show a system call, only what a
 //! program thinks of it.
-//!
-//! Simplified: every wait walks all clients for the next deadline.
 #![allow(dead_code, reason = "each server takes what it is not wrong about")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
@@ -118,7 +116,12 @@ pub struct Client {
     /// What epoll watches it for.
     interest: EpollFlags,
     has_said_goodbye: bool,
+    /// When something is due for it, as [`Times`] has it.
+    due_ms: u64,
 }
+
+/// When something is due for each client, the next one first, and its token.
+type Times = BTreeSet<(u64, u64)>;
 
 /// The parts of a server that a wrong one replaces.
 #[derive(Clone, Copy)]
@@ -170,10 +173,11 @@ pub fn serve(listener: TcpListener, config: Config, ways: Ways) -> anyhow::Resul
     let mut core = Core::new(config.limits, OddEven);
     let mut clients: HashMap<u64, Client> = HashMap::new();
     let mut token_last = SIGNALS;
+    let mut times = Times::new();
     let mut end: Option<Instant> = None;
     let mut events = [EpollEvent::empty(); 256];
     while end.is_none_or(|end| !clients.is_empty() && Instant::now() < end) {
-        let ready = match epoll.wait(&mut events, timeout(&clients, &ways, end)) {
+        let ready = match epoll.wait(&mut events, timeout(&times, end)) {
             Err(Errno::EINTR) => 0,
             ready => ready.context("epoll_wait")?,
         };
@@ -182,9 +186,10 @@ pub fn serve(listener: TcpListener, config: Config, ways: Ways) -> anyhow::Resul
             match (event.data(), &door) {
                 (LISTENER, Some(listener)) => {
                     let next = (ways.accept)(listener, &mut core, clients.len(), &config)?;
-                    let Some(client) = next else { continue };
+                    let Some(mut client) = next else { continue };
                     token_last += 1;
                     epoll.add(&client.socket, EpollEvent::new(client.interest, token_last))?;
+                    note(&mut times, token_last, &mut client, &ways);
                     clients.insert(token_last, client);
                 }
                 (SIGNALS, _) => {
@@ -197,16 +202,20 @@ pub fn serve(listener: TcpListener, config: Config, ways: Ways) -> anyhow::Resul
                     end.get_or_insert(Instant::now() + config.drain);
                     clients.values_mut().for_each(|it| it.connection.drain(&mut core, now_ms()));
                     clients.retain(|_, it| it.connection.wants() != Wants::Close);
+                    times = clients.iter_mut().map(|(&token, it)| time(token, it, &ways)).collect();
                 }
                 (token, _) => {
                     let Some(client) = clients.get_mut(&token) else { continue };
-                    if !(ways.turn)(client, &mut core) || !watch(&epoll, token, client, &ways) {
+                    if (ways.turn)(client, &mut core) && watch(&epoll, token, client, &ways) {
+                        note(&mut times, token, client, &ways);
+                    } else {
+                        times.remove(&(client.due_ms, token));
                         clients.remove(&token);
                     }
                 }
             }
         }
-        expire_all(&mut clients, &mut core, &epoll, &ways);
+        expire_all(&mut clients, &mut times, &mut core, &epoll, &ways);
         let has_room = !ways.waits_when_full || clients.len() < config.connections_max;
         if let Some(listener) = &door
             && is_open != has_room
@@ -219,11 +228,25 @@ pub fn serve(listener: TcpListener, config: Config, ways: Ways) -> anyhow::Resul
     Ok(())
 }
 
-fn timeout(clients: &HashMap<u64, Client>, ways: &Ways, end: Option<Instant>) -> EpollTimeout {
-    let next = clients.values().map(|it| (ways.deadline_ms)(it)).min();
-    let left = next.map_or(u64::MAX, |it| it.saturating_sub(now_ms()));
+fn timeout(times: &Times, end: Option<Instant>) -> EpollTimeout {
+    let left = times.first().map_or(u64::MAX, |it| it.0.saturating_sub(now_ms()));
     let left = left.min(end.map_or(u64::MAX, |_| 50));
     u16::try_from(left).map_or(EpollTimeout::from(u16::MAX), EpollTimeout::from)
+}
+
+/// Asks when something is due for `client`, and puts it into `times`.
+fn note(times: &mut Times, token: u64, client: &mut Client, ways: &Ways) {
+    let before = (client.due_ms, token);
+    let after = time(token, client, ways);
+    if before != after {
+        times.remove(&before);
+        times.insert(after);
+    }
+}
+
+fn time(token: u64, client: &mut Client, ways: &Ways) -> (u64, u64) {
+    client.due_ms = (ways.deadline_ms)(client);
+    (client.due_ms, token)
 }
 
 fn watch(epoll: &Epoll, token: u64, client: &mut Client, ways: &Ways) -> bool {
@@ -235,16 +258,32 @@ fn watch(epoll: &Epoll, token: u64, client: &mut Client, ways: &Ways) -> bool {
     epoll.modify(&client.socket, &mut EpollEvent::new(interest, token)).is_ok()
 }
 
-fn expire_all(clients: &mut HashMap<u64, Client>, core: &mut Core, epoll: &Epoll, ways: &Ways) {
+fn expire_all(
+    clients: &mut HashMap<u64, Client>,
+    times: &mut Times,
+    core: &mut Core,
+    epoll: &Epoll,
+    ways: &Ways,
+) {
     let now = now_ms();
-    clients.retain(|&token, client| {
-        if (ways.deadline_ms)(client) > now {
-            return true;
+    while let Some(&(due_ms, token)) = times.first()
+        && due_ms <= now
+    {
+        times.pop_first();
+        let Some(client) = clients.get_mut(&token) else { continue };
+        let stays = (ways.deadline_ms)(client) > now
+            || (ways.expire)(client, core)
+                && (ways.turn)(client, core)
+                && watch(epoll, token, client, ways);
+        if stays {
+            // In the next millisecond, if it is due already: nobody is gone round for ever.
+            let (due_ms, token) = time(token, client, ways);
+            client.due_ms = due_ms.max(now + 1);
+            times.insert((client.due_ms, token));
+        } else {
+            clients.remove(&token);
         }
-        (ways.expire)(client, core)
-            && (ways.turn)(client, core)
-            && watch(epoll, token, client, ways)
-    });
+    }
 }
 
 /// The next client, or none when nobody is there. Where no descriptor is left, it is waited a little.
@@ -272,7 +311,13 @@ impl Client {
         socket.set_nonblocking(true).context("ioctl(FIONBIO)")?;
         let _ = socket.set_nodelay(true); // It may be gone already.
         let connection = Connection::new(core, now_ms());
-        Ok(Client { socket, connection, interest: EpollFlags::EPOLLIN, has_said_goodbye: false })
+        Ok(Client {
+            socket,
+            connection,
+            interest: EpollFlags::EPOLLIN,
+            has_said_goodbye: false,
+            due_ms: u64::MAX,
+        })
     }
 }
 
