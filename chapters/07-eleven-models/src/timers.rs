@@ -15,6 +15,8 @@ pub struct Timers {
     heap: BinaryHeap<Reverse<u64>>,
     /// For each slot, when its timer rings, as [`low`] has it; [`NEVER`] when it has none.
     rings_at_ms: Vec<u32>,
+    /// Before this, no timer is set: the end of the time whose timers are ringing just now.
+    after_ms: u64,
 }
 
 /// No timer.
@@ -27,12 +29,16 @@ impl Timers {
     /// None yet.
     pub fn new() -> Timers {
         let heap = BinaryHeap::with_capacity(slots::ROOM);
-        Timers { heap, rings_at_ms: Vec::with_capacity(slots::ROOM) }
+        Timers { heap, rings_at_ms: Vec::with_capacity(slots::ROOM), after_ms: 0 }
     }
 
     /// Sees to it that the timer of `slot` rings at `deadline_ms` or before. Almost always there is nothing
     /// to do.
+    ///
+    /// While timers ring, none is set for now: whoever is due again at once has the next turn of the loop,
+    /// and not all that is left of this one.
     pub fn set(&mut self, slot: u32, deadline_ms: u64) {
+        let deadline_ms = deadline_ms.max(self.after_ms);
         let slot_index = slot as usize;
         if slot_index >= self.rings_at_ms.len() {
             self.rings_at_ms.resize(slot_index + 1, NEVER);
@@ -50,7 +56,9 @@ impl Timers {
     }
 
     /// A slot whose timer has rung: look at the deadline of whoever is there, and [`Timers::set`] it again.
+    /// To be asked until there is none.
     pub fn rung(&mut self, now_ms: u64) -> Option<u32> {
+        self.after_ms = now_ms + 1;
         while let Some(at_ms) = self.next_ms().filter(|&at_ms| at_ms <= now_ms) {
             let Reverse(timer) = self.heap.pop()?;
             let slot = (timer & ((1 << SLOT_BITS) - 1)) as u32;
@@ -60,6 +68,7 @@ impl Timers {
                 return Some(slot);
             }
         }
+        self.after_ms = 0;
         None
     }
 }
@@ -100,6 +109,19 @@ mod tests {
         assert_eq!(timers.rung(200), Some(0));
         assert_eq!(timers.rung(200), Some(1));
         assert_eq!(timers.rung(200), None);
+    }
+
+    #[test]
+    fn who_is_due_again_at_once_lets_the_others_have_their_turn() {
+        let mut timers = Timers::new();
+        timers.set(0, 100);
+        assert_eq!(timers.rung(100), Some(0));
+        timers.set(0, 100);
+        assert_eq!(timers.rung(100), None, "the loop would never end");
+        assert_eq!(timers.next_ms(), Some(101));
+        timers.set(1, 100);
+        assert_eq!(timers.rung(100), Some(1), "this one was set before the timers rang");
+        assert_eq!(timers.rung(101), Some(0));
     }
 
     #[test]

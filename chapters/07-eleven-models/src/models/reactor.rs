@@ -115,8 +115,8 @@ fn talk(
     let (desk, now_ms) = (&mut house.desk, reactor.now_ms);
     client.waits_for = match cause {
         // Who waits for the deadline alone is asked nothing, so that no call would tell of a reset.
-        Cause::Ready if client.waits_for == Turn::Deadline => Turn::Over,
-        Cause::Ready => client.turn(desk, now_ms),
+        Cause::Broken if client.waits_for == Turn::Deadline => Turn::Over,
+        Cause::Ready | Cause::Broken => client.turn(desk, now_ms),
         Cause::Deadline if client.connection.deadline_ms() > now_ms => client.waits_for,
         Cause::Deadline => client.expire(desk, now_ms),
         Cause::Stop => client.drain(desk, now_ms),
@@ -141,8 +141,10 @@ fn talk(
 /// Why a callback is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// The descriptor is ready, or (whatever was waited for) in error or hung up.
+    /// The descriptor is ready.
     Ready,
+    /// Whatever was waited for, it is in error or hung up. What can be read is still there.
+    Broken,
     /// The time has come.
     Deadline,
     /// The server stops.
@@ -235,7 +237,10 @@ impl<S: 'static> Reactor<S> {
             self.now_ms = self.clock.now_ms();
             begin(shared);
             for event in &events[..ready] {
-                self.call(event.data(), Cause::Ready, shared)?;
+                let is_broken =
+                    event.events().intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
+                let cause = if is_broken { Cause::Broken } else { Cause::Ready };
+                self.call(event.data(), cause, shared)?;
             }
             while let Some(slot) = self.timers.rung(self.now_ms) {
                 if let Some((token, _)) = self.registered.at_mut(slot) {
@@ -356,4 +361,30 @@ fn timeout(now_ms: u64, wake_at_ms: Option<u64>) -> EpollTimeout {
     let Some(wake_at_ms) = wake_at_ms else { return EpollTimeout::NONE };
     let left_ms = wake_at_ms.saturating_sub(now_ms);
     EpollTimeout::from(u16::try_from(left_ms).unwrap_or(u16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use http::Limits;
+
+    use super::*;
+
+    #[test]
+    fn an_event_from_before_the_stop_ends_nobody_whose_answer_is_due_later() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.write_all(b"GET /slow/300 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let desk = Desk::new(Core::new(Limits::default(), OddEven));
+        let mut client = Client::new(ours.into(), &desk, 0);
+        let mut house = House { desk, inside: 1, entrance: 0, is_shut: false, backlog: 1 };
+        let mut reactor = Reactor::new().unwrap();
+        let mut call = |cause| talk(&mut client, &mut reactor, &mut house, cause).unwrap();
+        // One wait brings the signal and the request; the signal's callback reads the request.
+        assert_eq!(call(Cause::Stop).until_ms, Some(300));
+        assert!(!call(Cause::Ready).is_over, "its answer is still due");
+        assert!(call(Cause::Broken).is_over, "it has gone, and would be told of at each wait");
+    }
 }
