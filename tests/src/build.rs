@@ -9,10 +9,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::verdicts;
+use crate::bounded::{self, LAST_WORDS, Listening};
+use crate::{microscope, verdicts};
+
+/// How long cargo may take, with a lock that another cargo holds, on a slow machine.
+const BUILD: Duration = Duration::from_secs(1800);
 
 /// The file of the program called `name`, such as `ch03` or `ch03-one-recv`.
 ///
@@ -89,10 +94,17 @@ fn cargo_with(arguments: &[&str], cfg: Option<&str>) -> anyhow::Result<BTreeMap<
         command.env("RUSTFLAGS", format!("{others} --cfg {cfg}"));
         command.env_remove("CARGO_ENCODED_RUSTFLAGS"); // It would be taken instead.
     }
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let output = output.with_context(|| format!("{command:?}"))?;
-    ensure!(output.status.success(), "{command:?}: {}", output.status);
-    let programs = executables(&String::from_utf8_lossy(&output.stdout));
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
+    let stdout = Listening::to(child.stdout.take().context("stdout was piped")?, u64::MAX)?;
+    // Another cargo may hold the lock of the directory, and says so on stderr.
+    let Some(status) = bounded::wait(&mut child, BUILD).context("waitpid")? else {
+        let doing = microscope::doing_all(child.id());
+        bounded::end(&mut child)?;
+        bail!("{command:?} did not end in {BUILD:?}: {doing}");
+    };
+    ensure!(status.success(), "{command:?}: {status}");
+    let programs = executables(&stdout.heard(LAST_WORDS).text());
     if programs.is_empty() {
         bail!("{command:?} names no program: has cargo changed its messages?");
     }

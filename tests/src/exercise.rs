@@ -17,14 +17,13 @@
 //! Simplified: these lines are read by hand and in this shape alone, so that no chapter's test has to
 //! wait for a library that reads TOML. `cargo course` reads the rest of the file with one.
 
-use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 
+use crate::bounded::{self, LAST_WORDS, Listening};
 use crate::server::Server;
 use crate::verdicts::{self, Row, Verdict};
 
@@ -135,25 +134,13 @@ pub fn meet(exe: &Path, server: &Path) -> anyhow::Result<(&'static str, String)>
     command.arg(server.address().to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| exe.display().to_string())?;
-    let stderr = child.stderr.take().context("stderr was piped")?;
-    let words = thread::spawn(move || {
-        let mut said = String::new();
-        let _ = stderr.take(4096).read_to_string(&mut said);
-        said.trim().to_owned()
-    });
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().context("waitpid")? {
-            break Some(status);
-        }
-        if start.elapsed() > TEST {
-            let _ = child.kill();
-            let _ = child.wait();
-            break None;
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
-    let said = words.join().unwrap_or_default();
+    let stderr = Listening::to(child.stderr.take().context("stderr was piped")?, 4096)?;
+    let status = bounded::wait(&mut child, TEST).context("waitpid")?;
+    if status.is_none() {
+        bounded::end(&mut child).context("the test")?;
+    }
+    // What it has started itself may hold the pipe.
+    let said = stderr.heard(LAST_WORDS).text().trim().to_owned();
     let said = if said.is_empty() { "It said nothing.".into() } else { format!("It said: {said}") };
     Ok(match status {
         None => ("hangs", format!("The test did not end in {} s. {said}", TEST.as_secs())),

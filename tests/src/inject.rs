@@ -16,6 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use nix::errno::Errno;
@@ -206,7 +207,11 @@ fn send_part(pid: u32, descriptor: RawFd, from: u64, length: usize) -> anyhow::R
     Ok(send(socket.as_raw_fd(), &bytes[..read], MsgFlags::MSG_NOSIGNAL)?)
 }
 
+/// How long a child may take to send the descriptor: it does so before it runs its program.
+const ATTACH: Duration = Duration::from_secs(10);
+
 fn receive_descriptor(channel: &UnixStream) -> anyhow::Result<OwnedFd> {
+    channel.set_read_timeout(Some(ATTACH)).context("setsockopt(SO_RCVTIMEO)")?;
     let mut byte = [0; 1];
     let mut parts = [IoSliceMut::new(&mut byte)];
     let mut control = nix::cmsg_space!(RawFd);
@@ -216,7 +221,7 @@ fn receive_descriptor(channel: &UnixStream) -> anyhow::Result<OwnedFd> {
         Some(&mut control),
         MsgFlags::MSG_CMSG_CLOEXEC,
     )
-    .context("recvmsg")?;
+    .with_context(|| format!("recvmsg: the descriptor of the filter, within {ATTACH:?}"))?;
     for part in message.cmsgs().context("control message")? {
         if let ControlMessageOwned::ScmRights(descriptors) = part
             && let [descriptor] = descriptors[..]

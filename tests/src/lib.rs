@@ -3,8 +3,10 @@
 //! Reading order: [`verdicts`] is the table, [`probes`] says what each row means, [`server`] runs a
 //! program and is its clients, [`microscope`] says where it sleeps and on whom, [`inject`] makes its
 //! system calls fail, [`trace`] counts them, [`harness`] runs the rows and tells what was seen;
-//! [`exercise`] is how a column comes from a file, for servers that the table does not name.
+//! [`exercise`] is how a column comes from a file, for servers that the table does not name; [`bounded`]
+//! is how all of them wait for other processes.
 
+pub mod bounded;
 pub mod build;
 pub mod exercise;
 pub mod harness;

@@ -120,6 +120,60 @@ pub fn has_taken_in(pid: u32, port: u16, client: SocketAddr) -> Option<bool> {
     Some(arrived && its.is_some_and(|it| it.inode != 0 && it.receive_queue == 0))
 }
 
+/// What a process does, in a few words, for whoever waits for it in vain: `sleep (process 7) sleeps in
+/// clock_nanosleep`.
+pub fn doing(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    // A process gives itself what name it likes.
+    let name: String = name.trim().chars().filter(|it| !it.is_control()).collect();
+    let name = if name.is_empty() { "a process that is gone" } else { &name };
+    let tasks = processes::tasks(pid);
+    let mut kinds: Vec<(String, usize)> = Vec::new();
+    for task in &tasks {
+        let does = doing_task(pid, *task);
+        match kinds.iter_mut().find(|it| it.0 == does) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((does, 1)),
+        }
+    }
+    let each = kinds.iter().map(|(does, count)| match (tasks.len(), count) {
+        (1, _) => does.clone(),
+        (_, 1) => format!("one thread {does}"),
+        (_, count) => format!("{count} threads: each {does}"),
+    });
+    format!("{name} (process {pid}) {}", each.collect::<Vec<_>>().join(", "))
+}
+
+/// The same of a process and of its children and theirs, the first few of them.
+pub fn doing_all(pid: u32) -> String {
+    const TOLD: usize = 8;
+    let family = processes::family(pid);
+    let told: Vec<String> = family.iter().take(TOLD).map(|it| doing(*it)).collect();
+    let others = match family.len().saturating_sub(TOLD) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    format!("{}{others}", told.join("; "))
+}
+
+fn doing_task(pid: u32, task: u32) -> String {
+    let folder = format!("/proc/{pid}/task/{task}");
+    let state = fs::read_to_string(format!("{folder}/stat")).unwrap_or_default();
+    let state = state.rsplit_once(')').and_then(|it| it.1.trim_start().chars().next());
+    match (state, fs::read_to_string(format!("{folder}/syscall"))) {
+        (Some('Z' | 'X'), _) => "has ended, and nobody has taken note of it".into(),
+        (Some('T'), _) => "is stopped".into(),
+        (Some('t'), _) => "is stopped by its tracer".into(),
+        (_, Ok(text)) => match interpret(&text, |_| Object::Other) {
+            Does::Sleeps { call, .. } if state == Some('D') => format!("is stuck in {call}"),
+            Does::Sleeps { call, .. } => format!("sleeps in {call}"),
+            Does::Runs | Does::Hidden => "runs".into(),
+        },
+        (Some(state), Err(error)) => format!("is in state {state} ({error})"),
+        (None, Err(_)) => "is gone".into(),
+    }
+}
+
 impl View {
     /// The view in one sentence. `names` are the clients that have one.
     pub fn sentence(&self, names: &[(&str, SocketAddr)]) -> String {

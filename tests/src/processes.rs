@@ -13,11 +13,14 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 /// The process `pid`, and after it its children and theirs. Those that have ended and that nobody has
 /// asked about, zombies, are among them.
 ///
-/// Simplified: where the kernel has no list of children (CONFIG_PROC_CHILDREN), there are none.
+/// Simplified: where the kernel has no list of children (CONFIG_PROC_CHILDREN), there are none. One that
+/// has children all the time could keep us busy for ever: of more than [`FAMILY_MAX`], the rest is left out.
 pub fn family(pid: u32) -> Vec<u32> {
     let mut family = vec![pid];
     let mut at = 0;
-    while let Some(&parent) = family.get(at) {
+    while let Some(&parent) = family.get(at)
+        && family.len() < FAMILY_MAX
+    {
         for task in tasks(parent) {
             let text = fs::read_to_string(format!("/proc/{parent}/task/{task}/children"));
             let children = text.unwrap_or_default();
@@ -27,6 +30,9 @@ pub fn family(pid: u32) -> Vec<u32> {
     }
     family
 }
+
+/// More than any server here has.
+const FAMILY_MAX: usize = 20_000;
 
 /// The threads of `pid`, in the order of their numbers.
 pub fn tasks(pid: u32) -> Vec<u32> {

@@ -27,10 +27,13 @@ use nix::unistd::Pid;
 
 use crate::inject::{Injection, Injector};
 use crate::microscope::{self, View};
-use crate::{processes, sys};
+use crate::{bounded, processes, sys};
 
 /// How long a server may take to say where it listens.
 const START: Duration = Duration::from_secs(10);
+
+/// How long a client takes in what has come when its time is over: long against what a socket can hold.
+const OVERTIME: Duration = Duration::from_secs(5);
 
 /// How much of what a server writes on stderr is kept.
 const STDERR_LINES_KEPT: usize = 100;
@@ -230,7 +233,7 @@ impl Server {
         let injector = match pending.map(|it| it.attach(child.id())).transpose() {
             Ok(injector) => injector,
             Err(error) => {
-                let _ = child.kill().and_then(|()| child.wait());
+                let _ = bounded::end(&mut child);
                 return Err(error);
             }
         };
@@ -316,16 +319,8 @@ impl Server {
     ///
     /// When it still runs then.
     pub fn wait(&mut self, within: Duration) -> anyhow::Result<ExitStatus> {
-        let deadline = Instant::now() + within;
-        loop {
-            if let Some(status) = self.ended().context("waitpid")? {
-                return Ok(status);
-            }
-            if Instant::now() > deadline {
-                bail!("{} still runs {within:?} later", self.exe.display());
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+        let status = bounded::wait(&mut self.child, within).context("waitpid")?;
+        status.with_context(|| format!("{} still runs {within:?} later", self.exe.display()))
     }
 
     /// Sends it a signal.
@@ -562,7 +557,10 @@ impl Drop for Server {
         for child in children {
             let _ = kill(Pid::from_raw(child.cast_signed()), Signal::SIGKILL);
         }
-        let _ = self.child.wait();
+        if let Err(error) = bounded::end(&mut self.child) {
+            // Nobody can be told otherwise: whoever drops it has what they wanted of it.
+            eprintln!("{}: {error:#}", self.exe.display());
+        }
     }
 }
 
@@ -647,10 +645,36 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the server has closed or reset the connection, or takes nothing for ten seconds.
+    /// When the server has closed or reset the connection, or has not taken all of it in ten seconds.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.set_write_timeout(Some(START))?;
-        self.stream.write_all(bytes)
+        self.send_within(bytes, START)
+    }
+
+    /// The same with a bound of its own. It holds for all of `bytes`: a server that takes one now and then
+    /// would renew a bound of each call.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::send`].
+    pub fn send_within(&mut self, bytes: &[u8], within: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + within;
+        let mut left = bytes;
+        while !left.is_empty() {
+            // Zero would mean for ever.
+            let time = deadline.saturating_duration_since(Instant::now());
+            self.stream.set_write_timeout(Some(time.max(Duration::from_millis(1))))?;
+            match self.stream.write(left) {
+                Ok(length) => left = &left[length..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if !left.is_empty() && time.is_zero() {
+                let (sent, all) = (bytes.len() - left.len(), bytes.len());
+                let told = format!("the server took {sent} of {all} bytes in {within:?}");
+                return Err(io::Error::new(ErrorKind::TimedOut, told));
+            }
+        }
+        Ok(())
     }
 
     /// Says that it will send no more: `shutdown(SHUT_WR)`.
@@ -713,6 +737,10 @@ impl Client {
             let left = within.saturating_sub(start.elapsed());
             if let Some(end) = self.hear_some(left, &mut bytes) {
                 break end;
+            }
+            // What is there is heard though the time is over; but a server may go on for ever.
+            if start.elapsed() > within + OVERTIME {
+                break End::Open;
             }
         };
         Heard { bytes, end, after: start.elapsed() }

@@ -9,8 +9,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::{Context, bail};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, setsockopt, socket,
+    sockopt,
 };
+use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::microscope::Socket;
 
@@ -20,6 +22,9 @@ const NLM_F_REQUEST_DUMP: u16 = 0x301;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const HEADER: usize = 16;
+
+/// How long the kernel may take for a part of its answer.
+const ANSWER_S: i64 = 5;
 
 /// Every state but TIME_WAIT, SYN_RECV and CLOSE: bits of `include/net/tcp_states.h`.
 const STATES: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11;
@@ -33,6 +38,9 @@ pub(crate) fn sockets(port: u16) -> anyhow::Result<Vec<Socket>> {
     let flags = SockFlag::SOCK_CLOEXEC;
     let diag = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkSockDiag)
         .context("socket(AF_NETLINK, NETLINK_SOCK_DIAG)")?;
+    // A sandbox may take the question and never answer.
+    setsockopt(&diag, sockopt::ReceiveTimeout, &TimeVal::seconds(ANSWER_S))
+        .context("setsockopt")?;
     let mut sockets = Vec::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         for (source, destination) in [(port, 0), (0, port)] {
@@ -65,7 +73,7 @@ fn receive(diag: &OwnedFd, sockets: &mut Vec<Socket>) -> anyhow::Result<()> {
     let mut bytes = [0; 32 * 1024];
     loop {
         let length = recv(diag.as_raw_fd(), &mut bytes, MsgFlags::empty())
-            .context("recv(NETLINK_SOCK_DIAG)")?;
+            .with_context(|| format!("recv(NETLINK_SOCK_DIAG), within {ANSWER_S} s"))?;
         let mut left = &bytes[..length];
         while left.len() >= HEADER {
             let length = usize::try_from(u32_at(left, 0).context("a length")?)?;

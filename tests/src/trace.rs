@@ -24,7 +24,6 @@
 //! effect (nix has no PTRACE_LISTEN); real-time signals are not passed on but end the trace.
 
 use std::fs;
-use std::io::Read;
 use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -41,6 +40,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, gettid};
 
+use crate::bounded::{self, LAST_WORDS, Listening};
 use crate::server::{Client, End, Heard, Server, connect_soon, is_connected};
 use crate::sys::{self, CallStop};
 use crate::{microscope, sock_diag};
@@ -74,6 +74,9 @@ impl Question {
 
 /// How long a client waits for its answer when the server runs freely again.
 const LAST_CHANCE: Duration = Duration::from_secs(5);
+
+/// How much of what a program says of its options is read.
+const HELP_BYTES_MAX: u64 = 1024 * 1024;
 
 /// How long a trace goes on without a stop, or in all, before it is given up.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -169,8 +172,8 @@ impl Trace {
     }
 
     /// Notes what `asker` has heard, for which it waits now that the server runs freely.
-    fn note(&mut self, mut asker: Asker) {
-        asker.listen_to_its_end(LAST_CHANCE);
+    fn note(&mut self, mut asker: Asker, within: Duration) {
+        asker.listen_to_its_end(within);
         if asker.question.is_answered_by(&asker.heard) {
             self.answers += 1;
         } else {
@@ -211,17 +214,11 @@ fn help(exe: &Path) -> anyhow::Result<String> {
     command.arg("--help").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     sys::die_with_parent(&mut command);
     let mut child = command.spawn().with_context(|| format!("cannot run {}", exe.display()))?;
-    let deadline = Instant::now() + LAST_CHANCE;
-    while child.try_wait().context("waitpid")?.is_none() && Instant::now() < deadline {
-        thread::sleep(Duration::from_millis(1));
-    }
+    let stdout = Listening::to(child.stdout.take().context("stdout was piped")?, HELP_BYTES_MAX)?;
     // A program that takes any argument for nothing serves now.
-    let _ = child.kill();
-    child.wait().context("waitpid")?;
-    let mut text = Vec::new();
-    let mut stdout = child.stdout.take().context("stdout was piped")?;
-    stdout.read_to_end(&mut text).context("read what it printed")?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    bounded::wait(&mut child, LAST_CHANCE).context("waitpid")?;
+    bounded::end(&mut child).with_context(|| format!("{} --help", exe.display()))?;
+    Ok(stdout.heard(LAST_WORDS).text())
 }
 
 /// Sends `clients` requests, each when the server sleeps again after the one before, and notes its calls.
@@ -255,7 +252,7 @@ pub fn one_at_a_time_asking(
                 now = Some(asker);
                 return Ok(false);
             }
-            trace.note(asker);
+            trace.note(asker, LAST_CHANCE);
             if !question.closes {
                 return Ok(false); // It has left just now, and what the server does then is seen first.
             }
@@ -357,7 +354,7 @@ fn ask(clients: &mut [Client], request: &[u8], port: u16) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Those who have no answer yet, and how their streams stand. Each is waited for within `within`.
+/// Those who have no answer yet, and how their streams stand. All together are waited for within `within`.
 fn missing(
     clients: &mut [Client],
     heard: &mut [Vec<u8>],
@@ -365,12 +362,19 @@ fn missing(
     within: Duration,
 ) -> Vec<(usize, End)> {
     let mut missing = Vec::new();
+    let deadline = Instant::now() + within;
     for (at, (client, heard)) in clients.iter_mut().zip(heard).enumerate() {
         let mut end = End::Open;
+        let begun = Instant::now();
         // A look, not a wait, where there is no time: the server may stand still and need us.
         while !is_answer(heard) && (!within.is_zero() || !client.is_held()) {
-            if let Some(ended) = client.hear_some(within, heard) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Some(ended) = client.hear_some(left, heard) {
                 end = ended;
+                break;
+            }
+            // It says something all the time, and never what is wanted.
+            if left.is_zero() && begun.elapsed() > LAST_CHANCE {
                 break;
             }
         }
@@ -386,8 +390,10 @@ fn finish<'a>(
     mut trace: Trace,
     askers: impl IntoIterator<Item = Asker<'a>>,
 ) -> anyhow::Result<Trace> {
+    // All of them together have the time that one has.
+    let deadline = Instant::now() + LAST_CHANCE;
     for asker in askers {
-        trace.note(asker);
+        trace.note(asker, deadline.saturating_duration_since(Instant::now()));
     }
     if trace.unanswered.is_some() {
         server.must_run()?;
@@ -443,9 +449,16 @@ impl<'a> Session<'a> {
             _stays: PhantomData,
         };
         session.wait_until_started();
-        // A thread may start another one until it has stopped.
+        // A thread may start another one until it has stopped, but not for ever.
+        let deadline = Instant::now() + STOP;
         while session.seize()? {
             session.wait_until_all_stopped(STOP)?;
+            if Instant::now() > deadline {
+                bail!(
+                    "{} starts threads all the time: after {STOP:?} not all were traced",
+                    server.exe().display()
+                );
+            }
         }
         Ok(session)
     }
@@ -523,7 +536,9 @@ impl<'a> Session<'a> {
             }
             self.must_live()?;
             if Instant::now() > deadline {
-                bail!("PTRACE_INTERRUPT: a thread of {} did not stop", self.server.exe().display());
+                let (exe, doing) =
+                    (self.server.exe().display(), microscope::doing(self.server.pid()));
+                bail!("PTRACE_INTERRUPT: a thread of {exe} did not stop in {within:?}: {doing}");
             }
             pause();
         }

@@ -21,6 +21,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
+use contract::bounded::{self, LAST_WORDS, Listening};
+use contract::microscope;
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -35,6 +37,9 @@ pub const LIMIT: &str = "__limit";
 
 /// The supervisor's exit status when the time was up.
 const TIME_UP: u8 = 124;
+
+/// How much longer than its program a supervisor may take, on a busy machine.
+const SUPERVISOR: Duration = Duration::from_secs(10);
 
 /// How much of what a program says is kept, in bytes.
 const KEPT_BYTES_MAX: u64 = 1024 * 1024;
@@ -118,6 +123,17 @@ pub struct Ended {
     pub stderr: String,
 }
 
+impl Ended {
+    /// What its processes did when the time was up, as far as the supervisor could see it.
+    pub fn doing(&self) -> String {
+        let told = self.stderr.lines().rev().find_map(|it| it.strip_prefix(WHEN_TIME_WAS_UP));
+        told.unwrap_or("nobody saw what it did").to_owned()
+    }
+}
+
+/// How the supervisor's line begins that says what was waited for.
+const WHEN_TIME_WAS_UP: &str = "course: when the time was up: ";
+
 /// This program, which has the hidden commands.
 ///
 /// # Errors
@@ -142,11 +158,7 @@ impl Confined {
         let mut child = command.spawn().with_context(|| format!("{}", self.course.display()))?;
         let stdout = child.stdout.take().context("stdout was piped")?;
         let stderr = child.stderr.take().context("stderr was piped")?;
-        let errors = thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = stderr.take(KEPT_BYTES_MAX).read_to_end(&mut bytes);
-            String::from_utf8_lossy(&bytes).into_owned()
-        });
+        let errors = Listening::to(stderr, KEPT_BYTES_MAX).context("a pipe")?;
         let (say, said) = mpsc::channel();
         thread::spawn(move || {
             let mut reader = BufReader::new(stdout.take(64 * KEPT_BYTES_MAX));
@@ -160,7 +172,7 @@ impl Confined {
             }
         });
         // The supervisor has a cap of its own; this one is for a supervisor that was killed or stopped.
-        let deadline = Instant::now() + self.limits.wall + Duration::from_secs(10);
+        let deadline = Instant::now() + self.limits.wall + SUPERVISOR;
         let status = loop {
             match said.recv_timeout(Duration::from_millis(20)) {
                 Ok(line) => heard(&line),
@@ -174,16 +186,17 @@ impl Confined {
             }
             if Instant::now() > deadline {
                 let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
-                let _ = child.wait();
+                bounded::end(&mut child).context("the supervisor")?;
                 break None;
             }
         };
-        // All that it has started has ended, so that the pipes have.
-        while let Ok(line) = said.recv_timeout(Duration::from_secs(1)) {
+        // All that it has started has ended, so that the pipes have; unless something is stuck in the kernel.
+        let deadline = Instant::now() + LAST_WORDS;
+        while let Ok(line) = said.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             heard(&line);
         }
         let status = status.map(code).filter(|it| *it != i32::from(TIME_UP));
-        Ok(Ended { status, stderr: errors.join().unwrap_or_default() })
+        Ok(Ended { status, stderr: errors.heard(LAST_WORDS).text() })
     }
 }
 
@@ -219,6 +232,8 @@ fn supervised(arguments: &[OsString]) -> anyhow::Result<u8> {
             Err(errno) => return Err(errno).context("waitpid"),
         }
         if Instant::now() > deadline {
+            // Before anything of it is ended: afterwards nobody can say what was waited for.
+            eprintln!("{WHEN_TIME_WAS_UP}{}", microscope::doing_all(child.id()));
             break TIME_UP;
         }
         thread::sleep(Duration::from_millis(5));

@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use contract::bounded::{self, TOOL};
 use io_uring::{IoUring, Probe, opcode};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit};
@@ -211,7 +212,7 @@ fn outcome(tried: anyhow::Result<()>, good: &str, otherwise: &str) -> Finding {
 }
 
 fn rustc() -> Finding {
-    let output = Command::new("rustc").arg("--version").output();
+    let output = bounded::output(Command::new("rustc").arg("--version"), TOOL);
     let text = output.map(|it| String::from_utf8_lossy(&it.stdout).trim().to_owned());
     match text.as_deref().map(|it| (it, version(it))) {
         Ok((text, Some(found))) if found >= RUST => Finding::Good(text.into()),
@@ -224,9 +225,9 @@ fn rustc() -> Finding {
 
 fn tool(name: &str, remedy: &str) -> Finding {
     let mut command = Command::new(name);
-    match command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status() {
+    match bounded::output(command.arg("--version"), TOOL) {
         Ok(_) => Finding::Good(format!("{name} is there")),
-        Err(error) => Finding::Bad(format!("{name}: {error}: {remedy}")),
+        Err(error) => Finding::Bad(format!("{name}: {error:#}: {remedy}")),
     }
 }
 
@@ -295,7 +296,7 @@ fn look_at_a_child() -> anyhow::Result<()> {
     let path = format!("/proc/{}/syscall", child.id());
     let looked = fs::read_to_string(&path).with_context(|| path.clone());
     drop(child.stdin.take());
-    let _ = child.wait();
+    bounded::end(&mut child).context("a child of ours")?;
     looked.map(drop)
 }
 
@@ -314,14 +315,13 @@ fn faults(_home: &Home) -> anyhow::Result<()> {
     let mut child = command.spawn().context("seccomp")?;
     drop(command);
     let attached = pending.attach(child.id());
-    let _ = child.kill();
-    let _ = child.wait();
+    bounded::end(&mut child).context("a child of ours")?;
     attached.map(drop)
 }
 
 /// Makes a user namespace and a network in it, in a process of its own.
 fn namespaces() -> anyhow::Result<()> {
-    let output = Command::new(course()?).arg(NAMESPACE).output().context("this program")?;
+    let output = bounded::output(Command::new(course()?).arg(NAMESPACE), TOOL)?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{}", said.trim().trim_start_matches("course: "));
     Ok(())

@@ -20,6 +20,7 @@ pub mod results;
 pub mod scenarios;
 mod student;
 pub mod submission;
+mod watchdog;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -38,19 +39,29 @@ use serde::{Deserialize, Serialize};
 use crate::confine::{Confined, Limits, course};
 use crate::home::Home;
 use crate::say::line;
+use crate::scratch;
 use parameters::{Dice, Parameters};
 use results::{Book, Format, Status, Test, Visibility};
 use scenarios::{COMPLETION, Finding, Part, SCENARIOS, Scenario};
 use submission::{Choice, Programs};
+use watchdog::Watchdog;
 
 /// The hidden command that builds a submission.
 const BUILD: &str = "__build";
 
-/// How long all of it may take.
+/// How long a grading may take in all, if nothing else is said: it waits for others that build, builds
+/// the bank if need be, builds the submission and tries it. Each of these has a bound of its own; this one
+/// is for what nobody has thought of.
+pub const LIMIT: Duration = Duration::from_secs(1800);
+
+/// How long all scenarios and meetings may take.
 const BUDGET: Duration = Duration::from_secs(450);
 
 /// How long the compiler may take.
 const BUILD_CAP: Duration = Duration::from_secs(120);
+
+/// How much longer the process may take that takes the submission and starts the compiler.
+const STAGING: Duration = Duration::from_secs(20);
 
 /// How long one scenario may take, if nothing else is said.
 pub const CAP: Duration = Duration::from_secs(20);
@@ -75,6 +86,8 @@ pub struct Options {
     pub only: Vec<String>,
     /// How long one scenario may take.
     pub cap: Duration,
+    /// How long all of it may take.
+    pub limit: Duration,
     /// Only what is due by this milestone.
     pub milestone: u8,
 }
@@ -108,7 +121,7 @@ pub fn prepare(home: &Home) -> anyhow::Result<()> {
     let bank = bank::build(home)?;
     line(format_args!("built the bank: {} servers", bank.len()));
     let template = home.path("exercises/project/template");
-    let programs = build(home, &template, "prepare")?;
+    let programs = build(home, &template, "prepare", Limits::BUILD.wall)?;
     for program in [programs.server, programs.check] {
         program.map_err(anyhow::Error::msg).context("the starter")?;
     }
@@ -122,9 +135,9 @@ pub fn prepare(home: &Home) -> anyhow::Result<()> {
 ///
 /// When the grader itself fails. What the submission does wrong is in the results.
 pub fn grade(home: &Home, options: &Options) -> anyhow::Result<(f64, f64)> {
-    let start = Instant::now();
     // Nobody else of this user may look into this process.
     prctl::set_dumpable(false).context("prctl(PR_SET_DUMPABLE)")?;
+    let watchdog = Watchdog::start(options.limit);
     let wrong = bank::names(home)?;
     let choice = submission::choice(&options.submission);
     let mut book = Book::begin(&options.out, tests(options, choice, wrong.len())?)?;
@@ -138,14 +151,17 @@ pub fn grade(home: &Home, options: &Options) -> anyhow::Result<(f64, f64)> {
     if choice == Choice::Defended && options.milestone >= 4 {
         book.say("Milestone 4 is defended in the report: its points are given by people.");
     }
+    watchdog.at("the bank's servers to be built");
     let bank = bank::build(home)?;
+    watchdog.at("the submission to be built");
     match build_confined(home, options) {
         Err(error) => {
             let why = format!("The submission was not built: {error:#}.");
             fail_all(&mut book, &why);
         }
         Ok(programs) => {
-            let ran = Run { options, parameters, start, bank };
+            let start = Instant::now();
+            let ran = Run { options, parameters, start, bank, watchdog: &watchdog };
             ran.all(&mut book, &programs)?;
         }
     }
@@ -234,11 +250,12 @@ fn build_confined(home: &Home, options: &Options) -> anyhow::Result<Programs> {
         options.submission.clone().into(),
         id(options).into(),
     ];
-    let limits = Limits { wall: BUILD_CAP, ..Limits::BUILD };
+    // Others may build before it. The compiler's own time begins when it is its turn.
+    let limits = Limits { wall: scratch::TURN + BUILD_CAP + STAGING, ..Limits::BUILD };
     let said = confined(arguments, limits, Vec::new())?;
     let told: Result<Told, String> = match said.last.as_deref().map(serde_json::from_str) {
         Some(Ok(told)) => told,
-        _ if said.time_is_up => bail!("the compiler took more than {BUILD_CAP:?}"),
+        _ if said.time_is_up => bail!("it took more than {:?}: {}", limits.wall, said.doing),
         _ => bail!("{}", said.stderr.trim()),
     };
     let told = told.map_err(anyhow::Error::msg)?;
@@ -249,7 +266,7 @@ fn build_confined(home: &Home, options: &Options) -> anyhow::Result<Programs> {
 fn build_main(arguments: &[OsString]) -> anyhow::Result<()> {
     let [root, submission, id] = arguments else { bail!("{BUILD} HOME SUBMISSION ID") };
     let home = Home::find(Some(Path::new(root)))?;
-    let built = build(&home, Path::new(submission), &id.to_string_lossy());
+    let built = build(&home, Path::new(submission), &id.to_string_lossy(), BUILD_CAP);
     let told = built
         .map(|it| Told { server: it.server, check: it.check })
         .map_err(|error| format!("{error:#}"));
@@ -257,14 +274,14 @@ fn build_main(arguments: &[OsString]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn build(home: &Home, submission: &Path, id: &str) -> anyhow::Result<Programs> {
+fn build(home: &Home, submission: &Path, id: &str, wall: Duration) -> anyhow::Result<Programs> {
     let staged = home.target()?.join("course").join(format!("submission-{id}"));
     if staged.exists() {
         fs::remove_dir_all(&staged).context("the grader's folder")?;
     }
     fs::create_dir_all(&staged).context("the grader's folder")?;
     submission::take(submission, &staged)?;
-    submission::build(home, &staged, id)
+    submission::build(home, &staged, id, wall)
 }
 
 /// What its crate and its programs are called: two graders may run side by side.
@@ -279,6 +296,8 @@ struct Said {
     last: Option<String>,
     stderr: String,
     time_is_up: bool,
+    /// What its processes did when the time was up.
+    doing: String,
 }
 
 /// Runs this program with a hidden command, and all that it starts, to its end.
@@ -293,7 +312,8 @@ fn confined(
     let confined = Confined { course, limits, program, arguments, folder, variables };
     let mut last = None;
     let ended = confined.run(|line| last = Some(line.to_owned()))?;
-    Ok(Said { last, stderr: ended.stderr, time_is_up: ended.status.is_none() })
+    let doing = ended.doing();
+    Ok(Said { last, stderr: ended.stderr, time_is_up: ended.status.is_none(), doing })
 }
 
 /// What a scenario, or a meeting, has found.
@@ -306,7 +326,7 @@ fn find(arguments: Vec<OsString>, cap: Duration, variables: Vec<(OsString, OsStr
     let finding = said.last.as_deref().and_then(|it| serde_json::from_str(it).ok());
     finding.unwrap_or_else(|| {
         Finding::Broken(match said.time_is_up {
-            true => format!("It hangs: nothing was found in {} s.", cap.as_secs()),
+            true => format!("It hangs: nothing was found in {} s: {}.", cap.as_secs(), said.doing),
             false => format!("The scenario was ended from outside: {}", said.stderr.trim()),
         })
     })
@@ -327,6 +347,7 @@ struct Run<'a> {
     parameters: Parameters,
     start: Instant,
     bank: Vec<(String, PathBuf)>,
+    watchdog: &'a Watchdog,
 }
 
 impl Run<'_> {
@@ -361,6 +382,7 @@ impl Run<'_> {
                 continue;
             }
             let cap = self.cap();
+            self.watchdog.at(scenario.name);
             let finding = match cap.is_zero() {
                 true => Finding::Broken("No time was left for it.".into()),
                 false => find(self.arguments(scenarios::SCENARIO, scenario.name, exe), cap, vec![]),
@@ -377,6 +399,7 @@ impl Run<'_> {
             book.write()?;
         }
         if self.options.only.is_empty() && !self.cap().is_zero() {
+            self.watchdog.at("the trace for the oral questions");
             let arguments = self.arguments(oral::TRACE, "", exe);
             oral::ask(&self.options.out, &self.options.seed, find(arguments, self.cap(), vec![]))?;
         }
@@ -397,6 +420,7 @@ impl Run<'_> {
 
     /// The student's test against each server of the bank, a few at a time.
     fn tests(&self, book: &mut Book, exe: &Path, folder: &Folder) -> anyhow::Result<()> {
+        self.watchdog.at("the student's test to meet the servers of the bank");
         let next = AtomicUsize::new(0);
         // Under names that say nothing: everybody may read what a process is called.
         let servers: Vec<PathBuf> =

@@ -140,7 +140,11 @@ pub fn ask_confined(
             answers.push(Found {
                 name: question.name().into(),
                 words: "does not answer".into(),
-                seen: format!("Nothing was found in {} s.", Limits::SERVER.wall.as_secs()),
+                seen: format!(
+                    "Nothing was found in {} s: {}.",
+                    Limits::SERVER.wall.as_secs(),
+                    ended.doing()
+                ),
                 needs: None,
             });
         }

@@ -8,8 +8,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use contract::bounded;
 
 use crate::grade::parameters::Parameters;
 use crate::home::Home;
@@ -103,6 +105,9 @@ fn manifest(ours: &str) -> anyhow::Result<String> {
     toml::to_string(&table).context("the grader's manifest")
 }
 
+/// How long cargo may take to fetch them, over a slow network.
+const VENDOR: Duration = Duration::from_secs(1800);
+
 /// Puts the sources of all dependencies into `grader/vendor`, and says so to cargo.
 fn vendor(grader: &Path) -> anyhow::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -110,7 +115,7 @@ fn vendor(grader: &Path) -> anyhow::Result<()> {
     // A submission may depend on more than the grader does.
     let template = Path::new(TEMPLATE).join("Cargo.toml");
     command.args(["vendor", "--quiet", "--sync"]).arg(template).arg("vendor").current_dir(grader);
-    let output = command.output().context("cargo vendor")?;
+    let output = bounded::output(&mut command, VENDOR).context("cargo vendor")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "cargo vendor: {}", said.trim());
     write(&grader.join(".cargo/config.toml"), VENDORED)?;

@@ -9,17 +9,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use contract::microscope::doing;
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::confine::{Confined, Limits, course};
 use crate::home::Home;
+
+/// How long a run waits while others build: as long as one of them may take.
+pub const TURN: Duration = Limits::BUILD.wall;
 
 /// What wrong servers are not wrong about.
 const COMMON: &str = "tests/wrong/common";
@@ -70,7 +77,22 @@ impl Built {
 ///
 /// When the crate cannot be written, cargo cannot be run, or says nothing of a program.
 pub fn build(home: &Home, crate_name: &str, programs: &[Program]) -> anyhow::Result<Built> {
-    cargo(home, crate_name, programs, "build")
+    cargo(home, crate_name, programs, "build", Limits::BUILD.wall)
+}
+
+/// The same, when cargo may take no more time than `wall`. How long it waits for its turn, while somebody
+/// else builds, is not counted: [`TURN`] at most.
+///
+/// # Errors
+///
+/// As [`build`].
+pub fn build_within(
+    home: &Home,
+    crate_name: &str,
+    programs: &[Program],
+    wall: Duration,
+) -> anyhow::Result<Built> {
+    cargo(home, crate_name, programs, "build", wall)
 }
 
 /// Looks at `programs` with clippy, whose warnings are refusals. No program is built.
@@ -79,7 +101,7 @@ pub fn build(home: &Home, crate_name: &str, programs: &[Program]) -> anyhow::Res
 ///
 /// As [`build`].
 pub fn lint(home: &Home, crate_name: &str, programs: &[Program]) -> anyhow::Result<Built> {
-    cargo(home, crate_name, programs, "clippy")
+    cargo(home, crate_name, programs, "clippy", Limits::BUILD.wall)
 }
 
 fn cargo(
@@ -87,12 +109,13 @@ fn cargo(
     crate_name: &str,
     programs: &[Program],
     command: &str,
+    wall: Duration,
 ) -> anyhow::Result<Built> {
     let target = home.target()?.join("course");
     let folder = target.join(home.unique(crate_name));
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     // Two runs at once (a watch and a check) would put their programs into one place.
-    let _lock = lock(&target.join("lock"))?;
+    let _lock = lock(&target.join("lock"), TURN)?;
     for program in programs {
         write_sources(home, &folder, program).with_context(|| program.name.clone())?;
     }
@@ -112,7 +135,7 @@ fn cargo(
     }
     let confined = Confined {
         course: course()?,
-        limits: Limits::BUILD,
+        limits: Limits { wall, ..Limits::BUILD },
         program: std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into(),
         arguments,
         folder: folder.clone(),
@@ -124,7 +147,7 @@ fn cargo(
     let is_told = |it: &Program| {
         built.programs.contains_key(&it.name) || built.refused.contains_key(&it.name)
     };
-    ensure!(ended.status.is_some(), "cargo {command} did not end in {:?}", Limits::BUILD.wall);
+    ensure!(ended.status.is_some(), "cargo {command} did not end in {wall:?}: {}", ended.doing());
     let untold = programs.iter().find(|it| !is_told(it));
     if let (Some(program), true) = (untold, command == "build" || ended.status != Some(0)) {
         bail!(
@@ -140,11 +163,33 @@ fn cargo(
     Ok(built)
 }
 
-/// Waits until no other run of ours builds; the lock ends with the value.
-fn lock(path: &Path) -> anyhow::Result<Flock<File>> {
-    let file = File::create(path).with_context(|| path.display().to_string())?;
-    Flock::lock(file, FlockArg::LockExclusive)
-        .map_err(|(_, errno)| anyhow::anyhow!("flock({}): {errno}", path.display()))
+/// Waits until no other run of ours builds; the lock ends with the value. Whoever has it says so in it.
+fn lock(path: &Path, within: Duration) -> anyhow::Result<Flock<File>> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false).open(path);
+    let mut file = file.with_context(|| path.display().to_string())?;
+    let deadline = Instant::now() + within;
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(mut lock) => {
+                // For the sentence below alone, and a full disk is told by what is built.
+                let _ = lock.set_len(0);
+                let _ = lock.write_all(std::process::id().to_string().as_bytes());
+                return Ok(lock);
+            }
+            Err((again, Errno::EWOULDBLOCK | Errno::EINTR)) => file = again,
+            Err((_, errno)) => bail!("flock({}): {errno}", path.display()),
+        }
+        if Instant::now() >= deadline {
+            let holder = fs::read_to_string(path).unwrap_or_default();
+            let holder = holder.trim().parse().map_or("a process without a number".into(), doing);
+            bail!(
+                "flock({}): for {within:?} another run has been building: {holder}",
+                path.display()
+            );
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Gives a program a second name, which the next run of cargo does not write to.

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::Context;
+use contract::bounded::{self, TOOL};
 
 use crate::exercise::{Exercise, Kind, Wrong};
 use crate::home::Home;
@@ -222,6 +223,13 @@ fn run(jobs: &[Job], entries: &[Entry], options: Options) -> Findings {
 /// Does `work` while one thread for each core always wants to run.
 fn under_load<T>(work: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
+    /// However the work ends: a panic, too, would wait for the threads that it keeps running.
+    struct Ends<'a>(&'a AtomicBool);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let cores = thread::available_parallelism().map_or(1, |it| it.get());
     thread::scope(|scope| {
         for _ in 0..cores {
@@ -231,9 +239,8 @@ fn under_load<T>(work: impl FnOnce() -> T) -> T {
                 }
             });
         }
-        let result = work();
-        is_over.store(true, Ordering::Relaxed);
-        result
+        let _ends = Ends(&is_over);
+        work()
     })
 }
 
@@ -393,7 +400,7 @@ fn is_formatted(path: &Path) -> anyhow::Result<bool> {
     let mut command = Command::new("rustfmt");
     command.args(["--edition", "2024", "--emit", "stdout", "--quiet"]);
     command.current_dir(path.parent().context("a folder")?);
-    command.stdin(fs::File::open(path)?);
-    let output = command.output().context("rustfmt (rustup component add rustfmt)")?;
+    let output = bounded::output_of(&mut command, fs::File::open(path)?.into(), TOOL)
+        .context("rustfmt (rustup component add rustfmt)")?;
     Ok(String::from_utf8_lossy(&output.stdout) == text)
 }

@@ -6,9 +6,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use contract::bounded;
 use contract::inject::{Fault, Injection};
+use course::grade::LIMIT;
 use course::grade::parameters::Parameters;
 use course::grade::results::Results;
 use course::grade::scenarios::SCENARIOS;
@@ -16,6 +19,10 @@ use nix::errno::Errno;
 use tempfile::TempDir;
 
 const SEED: &str = "2027S/alice@example.org";
+
+/// How long a grading may take here, on a busy machine: its own limit comes first, and says what it
+/// waited for.
+const GRADED: Duration = Duration::from_secs(LIMIT.as_secs() + 60);
 
 /// What the hostile submissions are tried with: little, since each scenario may take its whole cap.
 const SHORT: &str = "sums_are_right,it_restarts_at_once,tests by the student";
@@ -73,7 +80,7 @@ impl Submission {
         let mut command = course();
         command.arg("grade").arg(self.0.path()).args(["--seed", seed]).args(options);
         command.arg("--out").arg(&out);
-        let output = command.stdin(Stdio::null()).output().expect("course");
+        let output = bounded::output(&mut command, GRADED).expect("course");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stdout));
         let results: Results = serde_json::from_str(&read(&out)).expect("results of that form");
@@ -149,7 +156,8 @@ fn where_io_uring_is_forbidden_its_points_are_shared_out() {
     let mut child = command.stdin(Stdio::null()).spawn().expect("course");
     drop(command);
     let injector = pending.attach(child.id()).expect("the filter's descriptor");
-    assert!(child.wait().expect("course").success());
+    let status = bounded::wait(&mut child, GRADED).expect("waitpid");
+    assert!(status.expect("it ends").success());
     assert!(injector.made(nix::libc::SYS_io_uring_setup) > 0, "nobody asked for a ring");
     let results: Results = serde_json::from_str(&read(&out)).expect("results of that form");
     assert!((results.score - 10.0).abs() < 0.01, "{results:#?}");
@@ -172,7 +180,8 @@ fn without_the_right_to_look_servers_are_graded_all_the_same() {
     command.args(["--bounding-set=-sys_ptrace,-sys_resource", env!("CARGO_BIN_EXE_course")]);
     command.arg("grade").arg(solution.0.path()).args(["--seed", SEED, "--out"]).arg(&out);
     command.args(["--only", "sums_are_right,nothing_leaks,few_system_calls_per_answer"]);
-    let status = command.current_dir(root()).stdin(Stdio::null()).status();
+    command.current_dir(root()).stdin(Stdio::null());
+    let status = bounded::status(&mut command, GRADED);
     assert!(status.expect("setpriv, of util-linux").success());
     let results: Results = serde_json::from_str(&read(&out)).expect("results of that form");
     assert!((results.score - 11.0).abs() < 0.01, "{results:#?}");
@@ -274,8 +283,7 @@ fn a_grader_that_is_killed_leaves_what_was_earned() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(first, Some(0.0), "what is there first");
-    child.kill().expect("kill");
-    child.wait().expect("waitpid");
+    bounded::end(&mut child).expect("kill");
     assert_eq!(score(), Some(4.0));
     let runs = || {
         let processes = fs::read_dir("/proc").expect("/proc").flatten();
@@ -345,14 +353,19 @@ struct Right {
 impl Right {
     fn start() -> Right {
         use std::io::{BufRead, BufReader};
-        assert!(course().args(["grade", "--prepare"]).status().expect("course").success());
+        let prepared = bounded::status(course().args(["grade", "--prepare"]), GRADED);
+        assert!(prepared.expect("course").success());
         let target = Path::new(env!("CARGO_BIN_EXE_course")).ancestors().nth(2).expect("target");
         let mut command = Command::new(target.join("course/build/debug/bank-ours"));
         command.arg("127.0.0.1:0").env("COURSE_PARAMETERS", Parameters::of(SEED).to_string());
         let mut child = command.stdout(Stdio::piped()).spawn().expect("a server of the bank");
-        let mut line = String::new();
         let stdout = child.stdout.take().expect("it was piped");
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let (say, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            let _ = say.send(BufReader::new(stdout).lines().next());
+        });
+        let line = said.recv_timeout(Duration::from_secs(10)).expect("a word in ten seconds");
+        let line = line.expect("a line").expect("text");
         let port = line.trim().rsplit(':').next().expect("a port").to_owned();
         Right { child, port }
     }
@@ -360,8 +373,7 @@ impl Right {
 
 impl Drop for Right {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        bounded::end(&mut self.child).expect("kill");
     }
 }
 
@@ -393,8 +405,8 @@ fn gradescope_finds_results_where_it_looks() {
     let run = |metadata: &str| -> serde_json::Value {
         fs::write(inside("submission_metadata.json"), metadata).expect("a file");
         let mut script = Command::new(project("gradescope/run_autograder"));
-        script.env("AUTOGRADER", root.path()).stdin(Stdio::null());
-        let output = script.output().expect("bash");
+        script.env("AUTOGRADER", root.path());
+        let output = bounded::output(&mut script, GRADED).expect("bash");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "apt-get install jq, if that is missing: {said}");
         serde_json::from_str(&read(&inside("results/results.json"))).expect("JSON")
@@ -430,7 +442,7 @@ fn a_term_is_exported_without_answers() {
     let out = folder.path().join("term");
     let mut command = course();
     command.args(["new-term", "--seed", "2027S", "--out"]).arg(&out);
-    assert!(command.status().expect("course").success());
+    assert!(bounded::status(&mut command, GRADED).expect("course").success());
     let mut files = Vec::new();
     let mut folders = vec![out.clone()];
     while let Some(at) = folders.pop() {
@@ -456,11 +468,40 @@ fn a_term_is_exported_without_answers() {
     // The program that a student runs first says what the grader derives.
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["run", "--quiet", "--offline", "--bin", "parameters", "--", "alice@example.org"]);
-    let output = cargo.current_dir(&out).output().expect("cargo");
+    let output = bounded::output(cargo.current_dir(&out), GRADED).expect("cargo");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout), mine(SEED));
     // A second export does not mix with the first.
     let mut command = course();
     command.args(["new-term", "--seed", "2028S", "--out"]).arg(&out);
-    assert!(!command.output().expect("course").status.success());
+    assert!(!bounded::output(&mut command, GRADED).expect("course").status.success());
+}
+
+/// Whatever a grading waits for, it ends, and says what that was. Here it is the lock of what is built,
+/// which this test holds, as somebody else's build would that never ends.
+#[test]
+fn a_grading_that_waits_for_ever_ends_and_says_for_what() {
+    use nix::fcntl::{Flock, FlockArg};
+    let target = Path::new(env!("CARGO_BIN_EXE_course")).ancestors().nth(2).expect("target");
+    // A target directory of its own: the others build meanwhile.
+    let folder = TempDir::new().expect("a folder");
+    let program = folder.path().join("debug/course");
+    fs::create_dir_all(folder.path().join("debug")).expect("a folder");
+    fs::create_dir_all(folder.path().join("course")).expect("a folder");
+    fs::copy(target.join("debug/course"), &program).expect("a copy");
+    let lock = fs::File::create(folder.path().join("course/lock")).expect("a file");
+    let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|it| it.1);
+    let _lock = lock.expect("nobody else's lock");
+    let starter = Submission::starter();
+    let out = folder.path().join("results.json");
+    let mut command = Command::new(&program);
+    command.current_dir(root()).arg("grade").arg(starter.0.path()).args(["--seed", SEED]);
+    command.args(["--limit", "2", "--out"]).arg(&out);
+    let output = bounded::output(&mut command, Duration::from_secs(120)).expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(124), "{said}");
+    assert!(said.contains("It waited for the bank's servers to be built"), "{said}");
+    assert!(said.contains("sleeps in clock_nanosleep"), "{said}");
+    let results: Results = serde_json::from_str(&read(&out)).expect("results of that form");
+    assert_eq!(results.score, 0.0);
 }

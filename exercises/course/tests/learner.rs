@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{BufRead, Read, Write};
 
 use common::Copy;
+use contract::bounded;
 use nix::sys::termios;
 
 const MAIN: &str = "exercises/ex02-read-before-you-close/src/main.rs";
@@ -139,6 +140,8 @@ fn keys_are_heard_and_the_terminal_is_as_it_was() {
         command.arg("--home").arg(copy.folder.path()).args(["watch", "ex02"]);
         command.stdin(pty.slave.try_clone().unwrap()).stdout(std::process::Stdio::piped());
         let mut child = command.spawn().unwrap();
+        // A program that does not end is ended, and then what it says ends, too.
+        let killed = end_within(child.id(), std::time::Duration::from_secs(CHECK_S));
         let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
         // The legend says that keys are heard from now on.
         let mut said = String::new();
@@ -148,10 +151,25 @@ fn keys_are_heard_and_the_terminal_is_as_it_was() {
         assert_ne!(termios::tcgetattr(&pty.slave).unwrap(), before);
         fs::File::from(pty.master.try_clone().unwrap()).write_all(keys.as_bytes()).unwrap();
         stdout.read_to_string(&mut said).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(status), "{said}");
+        drop(killed);
+        let ended = bounded::wait(&mut child, bounded::GONE).unwrap();
+        assert_eq!(ended.and_then(|it| it.code()), Some(status), "{said}");
         assert_eq!(termios::tcgetattr(&pty.slave).unwrap(), before);
         assert_says(&said, words);
     }
+}
+
+/// Kills the process when the sender has not been dropped in this time.
+fn end_within(pid: u32, within: std::time::Duration) -> std::sync::mpsc::Sender<()> {
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    let (alive, is_over) = channel();
+    std::thread::spawn(move || {
+        if is_over.recv_timeout(within) == Err(RecvTimeoutError::Timeout) {
+            let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        }
+    });
+    alive
 }
 
 /// An editor that saves the solution when the starter has been checked.

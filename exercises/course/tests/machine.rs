@@ -6,9 +6,12 @@ mod common;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use common::Copy;
+use contract::bounded::{self, LAST_WORDS, Listening};
 use contract::inject::{Fault, Injection};
+use contract::microscope;
 use nix::errno::Errno;
 use nix::libc;
 
@@ -21,12 +24,14 @@ fn without_ring(home: &Path, arguments: &[&str], errno: Errno) -> (String, Optio
     let faults = [Fault::Fail(errno); 16];
     let pending =
         Injection::new().on(libc::SYS_io_uring_setup, &faults).install(&mut command).unwrap();
-    let child = command.spawn().unwrap();
+    let mut child = command.spawn().unwrap();
     drop(command);
     let _injector = pending.attach(child.id()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (String::from_utf8_lossy(&said).into_owned(), output.status.code())
+    let stdout = Listening::to(child.stdout.take().unwrap(), u64::MAX).unwrap();
+    let stderr = Listening::to(child.stderr.take().unwrap(), u64::MAX).unwrap();
+    let status = bounded::wait(&mut child, Duration::from_secs(120)).unwrap();
+    let status = status.unwrap_or_else(|| panic!("{}", microscope::doing_all(child.id())));
+    (stdout.heard(LAST_WORDS).text() + &stderr.heard(LAST_WORDS).text(), status.code())
 }
 
 #[test]

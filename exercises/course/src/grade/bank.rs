@@ -5,13 +5,13 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use contract::bounded::{self, Listening};
+use contract::microscope;
 use contract::server::Server;
 use nix::sys::prctl;
 
@@ -131,30 +131,21 @@ fn meet(test: &Path, server: &Path) -> anyhow::Result<Finding> {
     command.env_remove("COURSE_PARAMETERS");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().context("the student's test")?;
-    let stderr = child.stderr.take().context("stderr was piped")?;
-    let words = thread::spawn(move || {
-        let mut said = Vec::new();
-        let _ = stderr.take(2000).read_to_end(&mut said);
-        String::from_utf8_lossy(&said).trim().to_owned()
-    });
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().context("waitpid")? {
-            break status;
-        }
-        if start.elapsed() > TEST {
-            let _ = child.kill();
-            child.wait().context("waitpid")?;
-            return Ok(Finding::Lacks(format!("The test did not end in {} s.", TEST.as_secs())));
-        }
-        thread::sleep(Duration::from_millis(10));
+    let stderr = Listening::to(child.stderr.take().context("stderr was piped")?, 2000)?;
+    let Some(status) = bounded::wait(&mut child, TEST).context("waitpid")? else {
+        let doing = microscope::doing_all(child.id());
+        bounded::end(&mut child).context("the student's test")?;
+        return Ok(Finding::Lacks(format!(
+            "The test did not end in {} s: {doing}.",
+            TEST.as_secs()
+        )));
     };
-    // Its own children may hold the pipe; they end with this process.
-    let deadline = Instant::now() + Duration::from_millis(500);
-    while !words.is_finished() && Instant::now() < deadline {
-        thread::sleep(Duration::from_millis(10));
-    }
-    let said = if words.is_finished() { words.join().unwrap_or_default() } else { String::new() };
+    // Its own children may hold the pipe; they end with this process. Who they are is not the test's word.
+    let said = stderr.heard(Duration::from_millis(500));
+    let said = match said.held_by {
+        None => said.text().trim().to_owned(),
+        Some(_) => String::new(),
+    };
     ensure!(status.code().is_some(), "the test ended by {status}");
     Ok(match status.success() {
         true => Finding::Holds("The test was content with it.".into()),

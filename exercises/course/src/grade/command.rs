@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-use super::{CAP, Options, grade, prepare};
+use super::{CAP, LIMIT, Options, grade, prepare};
 use crate::home::Home;
 use crate::new_term;
 use crate::say::line;
@@ -32,6 +32,9 @@ pub struct Grade {
     /// How many seconds a scenario may take
     #[arg(long, value_name = "SECONDS", default_value_t = CAP.as_secs())]
     cap: u64,
+    /// How many seconds all of it may take, builds included; then it says what it waited for
+    #[arg(long, value_name = "SECONDS", default_value_t = LIMIT.as_secs())]
+    limit: u64,
     /// Build what every submission needs, and grade nothing
     #[arg(long)]
     prepare: bool,
@@ -71,6 +74,7 @@ impl Grade {
             out: here.join(self.out),
             only: self.only,
             cap: Duration::from_secs(self.cap.clamp(1, 60)),
+            limit: Duration::from_secs(self.limit.max(1)),
             milestone: self.milestone,
         };
         ensure!(

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
@@ -114,12 +115,12 @@ fn refuse_included(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the server and the student's test in `staged`.
+/// Builds the server and the student's test in `staged`, for which the compiler has the time `wall`.
 ///
 /// # Errors
 ///
 /// When cargo itself fails: what the compiler says of the submission is in the result.
-pub fn build(home: &Home, staged: &Path, id: &str) -> anyhow::Result<Programs> {
+pub fn build(home: &Home, staged: &Path, id: &str, wall: Duration) -> anyhow::Result<Programs> {
     let program = |name: &str, file: &str| Program {
         name: format!("{name}-{id}"),
         main: staged.join(file),
@@ -133,7 +134,7 @@ pub fn build(home: &Home, staged: &Path, id: &str) -> anyhow::Result<Programs> {
         .map(|(name, file)| program(name, file))
         .collect();
     ensure!(!programs.is_empty(), "src has neither main.rs nor check.rs");
-    let built = scratch::build(home, &format!("grade-{id}"), &programs)?;
+    let built = scratch::build_within(home, &format!("grade-{id}"), &programs, wall)?;
     let of = |name: &str, file: &str| -> Result<PathBuf, String> {
         if !staged.join(file).is_file() {
             return Err(format!("src/{file} is not there"));
