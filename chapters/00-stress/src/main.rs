@@ -3,7 +3,7 @@
 mod cli;
 mod show;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use cli::{Cli, Command, RunArgs};
 use nix::sys::signal::{SigSet, Signal};
@@ -44,6 +44,9 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &RunArgs) -> ExitCode {
+    if let Err(error) = check_folders(args) {
+        return fail(&error, EXIT_USAGE);
+    }
     let address = args.target();
     let (target, took) = match stress::resolve(&address) {
         Ok(resolved) => resolved,
@@ -95,6 +98,17 @@ fn run_http(args: &RunArgs, address: &str, plan: &http::Plan, took: Duration) ->
         return fail(&error, EXIT_COULD_NOT_RUN);
     }
     if report.client_bound { ExitCode::from(EXIT_CLIENT_BOUND) } else { ExitCode::SUCCESS }
+}
+
+/// A run whose result has no place to go is not begun.
+fn check_folders(args: &RunArgs) -> Result<()> {
+    for path in [&args.log, &args.json, &args.hdr, &args.chart].into_iter().flatten() {
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|it| !it.is_dir()) {
+            bail!("{}: there is no folder {}: make it first", path.display(), folder.display());
+        }
+    }
+    Ok(())
 }
 
 /// A file that may be asked for, and who writes it.

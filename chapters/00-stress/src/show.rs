@@ -137,14 +137,21 @@ impl Shown {
     /// Shows the state of a run.
     pub fn show(&mut self, state: &Progress) {
         let ended = state.correct + state.failed;
-        let success = if ended == 0 { 100.0 } else { state.correct as f64 * 100.0 / ended as f64 };
+        let success = match ended {
+            0 => "nothing has ended yet".to_owned(), // Which is not 100 %.
+            _ => format!("{:.1} % correct", state.correct as f64 * 100.0 / ended as f64),
+        };
+        let rate = match state.target_qps {
+            0.0 => "as fast as it goes".to_owned(),
+            some => format!("{some}/s"),
+        };
         let p99 = match state.p99_ms {
             0.0 => "–".to_owned(),
             some => format!("{some:.1} ms"),
         };
         let message = format!(
-            "{:.0} s  {}/s  {success:.1} % correct  p99 {p99}  {} under way",
-            state.elapsed_s, state.target_qps, state.in_flight
+            "{:.0} s  {rate}  {success}  p99 {p99}  {} under way",
+            state.elapsed_s, state.in_flight
         );
         if let Some(bar) = &self.bar {
             bar.set_position((state.fraction * 1000.0) as u64);

@@ -68,6 +68,7 @@ fn mistakes() {
         &["run", "127.0.0.1:80", "--http", "/", "--saturate", "--qps", "7"],
         &["run", "127.0.0.1:80", "--http", "/", "--pipeline", "0"],
         &["run", "127.0.0.1:80", "--http", "/", "--connections", "1", "--threads", "2"],
+        &["run", "127.0.0.1:80", "--http", "/", "--json", "no-such-folder/report.json"],
         &["hold", "asleep", "127.0.0.1:80"],
         &["ask", "7"],
     ];
@@ -146,6 +147,20 @@ fn more_connections_than_descriptors_are_refused_before_the_first_request() {
     let within = limited(10);
     assert_ne!(within.status.code(), Some(1), "{}", String::from_utf8_lossy(&within.stderr));
     assert!(!server.log().is_empty());
+}
+
+#[test]
+fn a_cpu_that_is_not_there_is_refused_with_those_that_are() {
+    for cpu in ["1000", "100000"] {
+        let run = stress()
+            .args(["run", "127.0.0.1:9", "--http", "/", "--cpu", cpu, "--warmup", "0"])
+            .output()
+            .unwrap();
+        let words = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(1), "{words}");
+        assert!(words.contains(&format!("--cpu {cpu}")), "{words}");
+        assert!(words.contains("may run on CPU "), "{words}");
+    }
 }
 
 #[test]

@@ -237,6 +237,11 @@ fn nobody_there_and_nobody_who_answers() {
     assert_eq!((row.outcome, row.phase), (Outcome::Refused, Phase::Connect));
     assert_eq!(row.errno_name, "ECONNREFUSED");
     assert_eq!((report.connects, report.backlog.never_sent), (0, report.scheduled));
+    let shown = table(&report);
+    assert!(shown.contains(&format!("does a server listen on {gone}?")), "{shown}");
+    // An attempt to connect is no request, and so no share of them.
+    let line = shown.lines().find(|line| line.contains("ECONNREFUSED")).unwrap();
+    assert!(!line.contains('%'), "{line}");
     let server = start(Behaviour::Never);
     let report = go(&steady(&server, 2, 20.0, 1).with_timeout(SECOND / 2));
     assert!(report.errors > 0 && report.correct == 0);

@@ -24,6 +24,13 @@ pub(crate) fn shares_core(plan: &Plan) -> bool {
     (0..CpuSet::count()).all(|other| server.is_set(other) == Ok(other == cpu))
 }
 
+/// The CPUs on which the calling thread may run, for people: `0, 1`.
+pub(crate) fn own_cpus() -> String {
+    let Ok(own) = sched_getaffinity(Pid::from_raw(0)) else { return "(unknown)".into() };
+    let allowed = (0..CpuSet::count()).filter(|cpu| own.is_set(*cpu) == Ok(true));
+    allowed.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(", ")
+}
+
 /// Makes the calling thread, and whatever it starts, one of `SCHED_BATCH`, which any process may do.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! The engine: one thread, one epoll, one timer, and its share of the connections.
 
 use super::{
-    batch::{be_patient, shares_core},
+    batch::{be_patient, own_cpus, shares_core},
     cursor::{Cursor, Due, LATE_NS_MAX, share},
     desk::{Desk, Tally},
     line::{End, Line},
@@ -180,10 +180,12 @@ impl<'a> Engine<'a> {
         self.hurries = self.shares_core && be_patient().is_err();
         if let Some(cpu) = self.shared.plan.cpu {
             let mut set = CpuSet::new();
-            set.set(cpu).with_context(|| format!("--cpu {cpu}: no machine has so many CPUs"))?;
-            let pinned = sched_setaffinity(Pid::from_raw(0), &set);
+            let pinned = set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
             pinned.with_context(|| {
-                format!("sched_setaffinity: may this process run on CPU {cpu}?")
+                format!(
+                    "--cpu {cpu}: sched_setaffinity: this process may run on CPU {}",
+                    own_cpus()
+                )
             })?;
         }
         Ok(())

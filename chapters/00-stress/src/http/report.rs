@@ -121,7 +121,8 @@ pub struct Fairness {
 }
 
 /// What was due and not sent, because its connection waited for earlier answers (or for the server to take
-/// the connection). It is always empty in a closed loop.
+/// the connection). It is always empty in a closed loop. What the warm-up has left is in it, but for
+/// `never_sent`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Backlog {
     /// Requests, when half of the schedule was over.
@@ -343,6 +344,12 @@ fn warnings(report: &Report, closed_first: u64) -> Vec<String> {
         warnings.push(format!(
             "{} requests were never sent: their latency would be longer than any that is shown",
             backlog.never_sent
+        ));
+    }
+    if report.connects == 0 {
+        warnings.push(format!(
+            "no connection could be opened: does a server listen on {}?",
+            plan.target
         ));
     }
     if report.fairness.starved > 0 {

@@ -1,7 +1,11 @@
 //! The report of a run over HTTP on a terminal, in plain text.
 
 use super::report::{Report, Spread};
-use crate::{latency::Summary, report::percent};
+use crate::{
+    latency::Summary,
+    record::{Outcome, Phase},
+    report::{ErrorRow, percent},
+};
 use std::fmt::Write;
 
 /// The report as plain text, without colours, some 120 columns wide.
@@ -57,9 +61,23 @@ fn requests(text: &mut String, report: &Report) -> std::fmt::Result {
         if !row.errno_name.is_empty() {
             let _ = write!(words, " ({})", row.errno_name);
         }
-        writeln!(text, "    {words:<62} {:>8}  ({:>5.1}%)", row.count, share(row.count))?;
+        // An attempt to connect is no request, and so no share of them.
+        if is_a_request(row) {
+            writeln!(text, "    {words:<62} {:>8}  ({:>5.1}%)", row.count, share(row.count))?;
+        } else {
+            writeln!(text, "    {words:<62} {:>8}", row.count)?;
+        }
     }
     writeln!(text)
+}
+
+/// Whether the row counts requests, and not connections that could not be opened.
+fn is_a_request(row: &ErrorRow) -> bool {
+    match row.phase {
+        Phase::Connect => false,
+        Phase::Open => row.outcome == Outcome::NotSent,
+        _ => true,
+    }
 }
 
 fn latencies(text: &mut String, report: &Report) -> std::fmt::Result {
