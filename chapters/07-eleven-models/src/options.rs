@@ -18,6 +18,8 @@ const ADDRESS_DEFAULT: &str = "127.0.0.1:8080";
 /// The shortest queue that is taken in a burst without a loss, and long enough for most.
 const BACKLOG_MIN: u32 = 1024;
 const BACKLOG_DEFAULT: u32 = 4096;
+/// More than that nix hands to no kernel.
+const BACKLOG_MAX: u32 = nix::libc::SOMAXCONN as u32;
 const DRAIN_MS_DEFAULT: u32 = 5000;
 
 /// How many workers there are where each of them belongs to one client until that leaves. They wait for
@@ -51,7 +53,12 @@ const NUMBERS: [(&str, u32, u32, &str); 7] = [
         "threads or processes of a model with a fixed number (default: the cores;\n\
          \x20                        64 of prefork and thread-pool, whose workers sleep most of the time)",
     ),
-    ("--backlog", BACKLOG_MIN, i32::MAX as u32, "length of the queue for accept (default 4096)"),
+    (
+        "--backlog",
+        BACKLOG_MIN,
+        BACKLOG_MAX,
+        "length of the queue for accept (default 4096); net.core.somaxconn may allow less",
+    ),
     ("--patience-ms", 1, 3_600_000, "for a whole request, from its first byte (default 6000)"),
     ("--idle-ms", 1, 3_600_000, "for a connection that says nothing (default 15000)"),
     ("--drain-ms", 1, 3_600_000, "for what is in flight when it is asked to stop (default 5000)"),
@@ -175,4 +182,22 @@ pub fn print(what: impl Display) {
 /// nobody, and `eprintln!` would end the program.
 pub fn say(what: impl Display) {
     let _ = writeln!(io::stderr(), "{what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_backlog_that_may_be_said_can_be_listened_with() {
+        let with = |backlog: u32| {
+            let said = format!("--model poll 127.0.0.1:0 --backlog {backlog}");
+            parse(said.split(' ').map(OsString::from))
+        };
+        for backlog in [BACKLOG_MIN, BACKLOG_MAX] {
+            let Ok(Command::Serve(serve)) = with(backlog) else { panic!("{backlog} is refused") };
+            net::listen(serve.address, &serve.config, net::Sharing::Alone).unwrap();
+        }
+        assert!(with(BACKLOG_MIN - 1).is_err() && with(BACKLOG_MAX + 1).is_err());
+    }
 }
