@@ -30,6 +30,8 @@ use crate::sys::{self, Told};
 /// What is done to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
+    /// None: it is made as it is.
+    Pass,
     /// It fails.
     Fail(Errno),
     /// It fails as a call does that cannot go on now: EAGAIN where the descriptor is non-blocking, EINTR
@@ -159,7 +161,7 @@ impl State {
 fn tell(pid: u32, question: &libc::seccomp_notif, fault: Option<Fault>) -> Told {
     let descriptor = RawFd::try_from(question.data.args[0]).unwrap_or(-1);
     match fault {
-        None => Told::Make,
+        None | Some(Fault::Pass) => Told::Make,
         Some(Fault::Fail(errno)) => Told::Fail(errno),
         Some(Fault::NotNow) => {
             let waits = is_nonblocking(pid, descriptor) && !is_edge_triggered(pid, descriptor);

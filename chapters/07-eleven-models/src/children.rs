@@ -39,6 +39,7 @@ impl Children {
     /// When no descriptor is left.
     pub fn new() -> anyhow::Result<Children> {
         let signals = SigSet::from(Signal::SIGCHLD);
+        interrupt::heed(Signal::SIGCHLD).context("sigaction(SIGCHLD)")?;
         signals.thread_block().context("sigprocmask")?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let ended = SignalFd::with_flags(&signals, flags).context("signalfd")?;

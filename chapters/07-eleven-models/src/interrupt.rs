@@ -68,7 +68,21 @@ pub fn allow_signals_of_parent() -> anyhow::Result<()> {
     allow_signals()
 }
 
-/// Installs a handler without SA_RESTART: the interrupted call is to return.
+/// What `signal` does by default is done again. Whoever started this process may have ignored SIGCHLD, which
+/// is inherited: then nobody would be told of a child's end.
+///
+/// # Errors
+///
+/// None that a kernel is known to give.
+#[expect(unsafe_code, reason = "nix leaves it to the caller what a signal does")]
+pub fn heed(signal: Signal) -> nix::Result<()> {
+    let action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default is no function of ours, so that nothing is called later.
+    unsafe { sigaction(signal, &action) }.map(drop)
+}
+
+/// Installs a handler without SA_RESTART: the interrupted call is to return. A signal that was blocked by
+/// whoever started this process, which is inherited, is not blocked any more.
 #[expect(
     unsafe_code,
     reason = "nix leaves it to the caller that a handler does only what handlers may do"
@@ -77,7 +91,8 @@ fn handle(signal: Signal, handler: extern "C" fn(libc::c_int)) -> nix::Result<()
     let action = SigAction::new(SigHandler::Handler(handler), SaFlags::empty(), SigSet::empty());
     // SAFETY: both handlers below only use atomics and calls that are plain system calls, take no lock,
     // allocate nothing and cannot panic.
-    unsafe { sigaction(signal, &action) }.map(drop)
+    unsafe { sigaction(signal, &action) }?;
+    SigSet::from(signal).thread_unblock()
 }
 
 extern "C" fn interrupted(_: libc::c_int) {}

@@ -103,10 +103,9 @@ impl House {
             match self.children.fork() {
                 Ok(Side::Parent) => {}
                 Ok(Side::Child) => self.live(),
-                Err(errno) if self.children.len() == 0 => return Err(errno),
-                Err(_) => {
+                Err(errno) => {
                     self.birth_at_ms = self.clock.now_ms() + PAUSE_MS;
-                    break;
+                    return if self.children.len() == 0 { Err(errno) } else { Ok(()) };
                 }
             }
         }
@@ -141,10 +140,17 @@ impl House {
         self.children.tell(); // First, so that they know why the listener fails them.
         let queue = net::take_queue(&self.listener, backlog);
         let _ = socket::shutdown(self.listener.as_raw_fd(), Shutdown::Read);
-        if !queue.is_empty() && self.children.fork() == Ok(Side::Child) {
-            interrupt::stop();
-            queue.into_iter().for_each(|it| blocking::converse(&it, &mut self.desk, || {}));
-            std::process::exit(0);
+        if queue.is_empty() {
+            return;
+        }
+        match self.children.fork() {
+            Ok(Side::Parent) => {}
+            Ok(Side::Child) => {
+                interrupt::stop();
+                queue.into_iter().for_each(|it| blocking::converse(&it, &mut self.desk, || {}));
+                std::process::exit(0);
+            }
+            Err(_) => queue.iter().for_each(net::refuse), // No process for them. They are told so.
         }
     }
     // ANCHOR_END: close
