@@ -7,33 +7,105 @@ use super::{
 };
 use std::fmt::Write;
 
-/// A column of a board: its title, its width, and how a group of equal rows fills it.
-type Column = (&'static str, usize, fn(&[&Row]) -> String);
+/// A column of a board: its title, its width, how a group of equal rows fills it, and what it says.
+type Column = (&'static str, usize, fn(&[&Row]) -> String, &'static str);
 
-const RATE: Column = ("answers/s", 11, |rows| whole(median(rows, |it| Some(it.answers_per_s))));
-const SERVER: Column =
-    ("server CPU s/M", 15, |rows| decimal(median(rows, |it| it.server_cpu_s_per_million)));
-const CLIENT: Column =
-    ("client CPU s/M", 15, |rows| decimal(median(rows, |it| it.client_cpu_s_per_million)));
-const MEAN: Column = ("mean ms", 9, |rows| decimal(median(rows, |it| it.mean_ms)));
-const P50: Column = ("p50 ms", 8, |rows| decimal(median(rows, |it| it.p50_ms)));
-const P999: Column = ("p99.9 ms", 10, |rows| decimal(median(rows, |it| it.p999_ms)));
-const LONGEST: Column = ("longest ms", 11, |rows| whole(most(rows, |it| it.longest_wait_ms)));
-const STARVED: Column = ("starved", 8, |rows| whole(most(rows, |it| Some(it.starved as f64))));
-const LOST: Column = ("lost", 8, |rows| whole(most(rows, |it| Some(it.lost as f64))));
-const CALLS: Column = ("calls/answer", 13, |rows| decimal(median(rows, |it| it.calls_per_answer)));
-const RESIDENT: Column =
-    ("RSS MiB", 8, |rows| mebibytes(rows, |it| it.resident_bytes.map(|it| it as f64)));
-const SHARED_OUT: Column =
-    ("PSS MiB", 8, |rows| mebibytes(rows, |it| it.proportional_bytes.map(|it| it as f64)));
-const STACKS: Column =
-    ("stacks MiB", 10, |rows| mebibytes(rows, |it| it.kernel_stack_bytes.map(|it| it as f64)));
-const TABLES: Column =
-    ("tables MiB", 10, |rows| mebibytes(rows, |it| it.page_table_bytes.map(|it| it as f64)));
-const SLAB: Column =
-    ("slab MiB", 9, |rows| mebibytes(rows, |it| it.slab_bytes.map(|it| it as f64)));
-const IN: Column =
-    ("answered", 9, |rows| whole(median(rows, |it| it.idle_answered.map(|it| it as f64))));
+const RATE: Column = (
+    "answers/s",
+    11,
+    |rows| whole(median(rows, |it| Some(it.answers_per_s))),
+    "right answers in a second, of all connections together",
+);
+const SERVER: Column = (
+    "server CPU s/M",
+    15,
+    |rows| decimal(median(rows, |it| it.server_cpu_s_per_million)),
+    "CPU seconds of the server for a million answers",
+);
+const CLIENT: Column = (
+    "client CPU s/M",
+    15,
+    |rows| decimal(median(rows, |it| it.client_cpu_s_per_million)),
+    "CPU seconds of the load generator for a million answers",
+);
+const MEAN: Column = (
+    "mean ms",
+    9,
+    |rows| decimal(median(rows, |it| it.mean_ms)),
+    "mean latency of what was answered",
+);
+const P50: Column = (
+    "p50 ms",
+    8,
+    |rows| decimal(median(rows, |it| it.p50_ms)),
+    "half of the answers took at most this",
+);
+const P999: Column = (
+    "p99.9 ms",
+    10,
+    |rows| decimal(median(rows, |it| it.p999_ms)),
+    "99.9 of 100 answers took at most this",
+);
+const LONGEST: Column = (
+    "longest ms",
+    11,
+    |rows| whole(most(rows, |it| it.longest_wait_ms)),
+    "the longest that any connection waited, one that was never answered included",
+);
+const STARVED: Column = (
+    "starved",
+    8,
+    |rows| whole(most(rows, |it| Some(it.starved as f64))),
+    "connections without any answer",
+);
+const LOST: Column = (
+    "lost",
+    8,
+    |rows| whole(most(rows, |it| Some(it.lost as f64))),
+    "requests without a right answer",
+);
+const CALLS: Column = (
+    "calls/answer",
+    13,
+    |rows| decimal(median(rows, |it| it.calls_per_answer)),
+    "system calls of the server for an answer",
+);
+const RESIDENT: Column = (
+    "RSS MiB",
+    8,
+    |rows| mebibytes(rows, |it| it.resident_bytes.map(|it| it as f64)),
+    "resident memory of all its processes, a page that two share counted twice",
+);
+const SHARED_OUT: Column = (
+    "PSS MiB",
+    8,
+    |rows| mebibytes(rows, |it| it.proportional_bytes.map(|it| it as f64)),
+    "the same, such a page divided between them",
+);
+const STACKS: Column = (
+    "stacks MiB",
+    10,
+    |rows| mebibytes(rows, |it| it.kernel_stack_bytes.map(|it| it as f64)),
+    "stacks of threads in the kernel",
+);
+const TABLES: Column = (
+    "tables MiB",
+    10,
+    |rows| mebibytes(rows, |it| it.page_table_bytes.map(|it| it as f64)),
+    "page tables of all its processes",
+);
+const SLAB: Column = (
+    "slab MiB",
+    9,
+    |rows| mebibytes(rows, |it| it.slab_bytes.map(|it| it as f64)),
+    "the kernel's objects, the clients' sockets among them",
+);
+const IN: Column = (
+    "answered",
+    9,
+    |rows| whole(median(rows, |it| it.idle_answered.map(|it| it as f64))),
+    "idle connections that were answered once before they fell silent (it stops asking after some in vain)",
+);
 
 /// The whole board of a part: a table for each load.
 pub fn of(part: Part, rows: &[Row]) -> String {
@@ -52,7 +124,7 @@ pub fn of(part: Part, rows: &[Row]) -> String {
         let of_load: Vec<&Row> = rows.iter().filter(|it| it.load == load).collect();
         // Writing to a string cannot fail.
         let _ = write!(text, "{load:<26}");
-        for (title, width, _) in columns {
+        for (title, width, ..) in columns {
             let _ = write!(text, " {title:>width$}");
         }
         text.push('\n');
@@ -60,12 +132,15 @@ pub fn of(part: Part, rows: &[Row]) -> String {
             let of_server: Vec<&Row> =
                 of_load.iter().copied().filter(|it| it.server == server).collect();
             let _ = write!(text, "  {server:<24}");
-            for (_, width, fill) in columns {
+            for (_, width, fill, _) in columns {
                 let _ = write!(text, " {:>width$}", fill(&of_server));
             }
             text.push('\n');
         }
         text.push('\n');
+    }
+    for (title, _, _, says) in columns {
+        let _ = writeln!(text, "  {title:<16} {says}");
     }
     text
 }
@@ -84,19 +159,17 @@ pub fn answer(part: Part, rows: &[Row]) -> String {
     };
     let sentence = match part {
         Part::Quick | Part::Capacity => best("64 connections", cost).map(|(name, cost)| {
-            let starving: Vec<&str> = MODELS
-                .into_iter()
-                .filter(|name| {
-                    rows.iter().any(|it| {
-                        it.server == *name && it.load == "64 connections" && it.starved > 0
-                    })
-                })
-                .collect();
-            format!(
-                "{name} spends least CPU time for an answer ({cost:.2} s a million); {} starve \
-                 somebody",
-                if starving.is_empty() { "none".into() } else { starving.join(", ") }
-            )
+            let starving = |name: &&str| {
+                let of = |it: &Row| it.server == *name && it.load == "64 connections";
+                rows.iter().any(|it| of(it) && it.starved > 0)
+            };
+            let starving: Vec<&str> = MODELS.into_iter().filter(starving).collect();
+            let who = match &starving[..] {
+                [] => "nobody starves".to_owned(),
+                [one] => format!("{one} lets somebody starve"),
+                some => format!("{} let somebody starve", some.join(", ")),
+            };
+            format!("{name} spends least CPU time for an answer ({cost:.2} s a million); {who}")
         }),
         Part::Syscalls => best("64 connections", |it| it.calls_per_answer)
             .map(|(name, calls)| format!("{name} makes fewest: {calls:.3} for an answer")),
@@ -135,7 +208,7 @@ pub fn findings(rows: &[Row]) -> Vec<String> {
     };
     vec![format!(
         "the baseline, measured again at the end of its round, took {least:.2} to {most:.2} of the CPU \
-         time that it took at the start"
+         time that it took at the start: a smaller difference between two models is noise"
     )]
 }
 

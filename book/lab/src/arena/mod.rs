@@ -144,6 +144,27 @@ impl Experiment for Arena {
     }
 
     fn run(&self, bench: &Bench<'_>) -> Result<Outcome> {
+        let mut outcome = self.measure(bench)?;
+        outcome.scoreboard += &self.words(&outcome);
+        Ok(outcome)
+    }
+}
+
+impl Arena {
+    /// What is said below the board: the question, what was expected, and what came of it.
+    fn words(&self, outcome: &Outcome) -> String {
+        let mut text =
+            format!("\nasked:      {}\npredicted:  {}\n", self.question(), self.prediction());
+        if !outcome.answer.is_empty() {
+            text += &format!("measured:   {}\n", outcome.answer);
+        }
+        for finding in &outcome.findings {
+            text += &format!("note:       {finding}\n");
+        }
+        text
+    }
+
+    fn measure(&self, bench: &Bench<'_>) -> Result<Outcome> {
         let ch07 = bench.servers.first().context("ch07 is not there")?.path.clone();
         let mut outcome = Outcome::default();
         let mut programs = Programs { ch07, peers: None };
@@ -237,6 +258,20 @@ const fn rounds(part: Part, form: Form) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_measured_is_told_beside_what_was_asked() {
+        let outcome = Outcome {
+            answer: "nobody starves".into(),
+            findings: vec!["the baseline took 1.00 to 1.02".into()],
+            ..Outcome::default()
+        };
+        let words = Arena(Part::Quick).words(&outcome);
+        for part in ["asked:", "predicted:", "measured:   nobody starves", "1.00 to 1.02"] {
+            assert!(words.contains(part), "{words}");
+        }
+        assert!(!Arena(Part::C10k).words(&Outcome::default()).contains("measured:"));
+    }
 
     #[test]
     fn one_at_a_time_may_starve_and_readiness_may_not() {
