@@ -8,7 +8,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use crate::microscope;
+use crate::{microscope, processes};
 
 /// How long a process that was killed may take to be gone, on a busy machine.
 pub const GONE: Duration = Duration::from_secs(10);
@@ -47,6 +47,33 @@ pub fn wait(child: &mut Child, within: Duration) -> io::Result<Option<ExitStatus
         thread::sleep(pause);
         pause = (2 * pause).min(Duration::from_millis(5));
     }
+}
+
+/// The same when a machine with too much to do is not the child's fault: how long its first thread has
+/// waited for a core is not counted, as [`is_up`] says.
+///
+/// # Errors
+///
+/// As [`wait`].
+pub fn wait_fairly(child: &mut Child, within: Duration) -> io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = wait(child, Duration::from_millis(20))? {
+            return Ok(Some(status));
+        }
+        if is_up(within, start.elapsed(), processes::starved(child.id())) {
+            return Ok(None);
+        }
+    }
+}
+
+/// How many times its own time somebody may take who seldom gets a core.
+pub const STRETCH: u32 = 3;
+
+/// Whether the time of somebody is up who may take `within`, `elapsed` after their start, in which they
+/// have been `starved` of a core so long.
+pub fn is_up(within: Duration, elapsed: Duration, starved: Duration) -> bool {
+    elapsed > (within + starved).min(STRETCH * within)
 }
 
 /// Kills `child`, and waits until it is gone.
@@ -113,7 +140,8 @@ fn ends(child: &mut Child, command: &Command, within: Duration) -> anyhow::Resul
 /// A pipe that is read by a thread, to its end or beyond our patience.
 #[derive(Debug)]
 pub struct Listening {
-    pipe: OwnedFd,
+    /// Its number; the descriptor itself is the thread's, so that the pipe is closed with it.
+    inode: u64,
     bytes: Arc<Mutex<Vec<u8>>>,
     is_over: mpsc::Receiver<()>,
 }
@@ -138,7 +166,7 @@ impl Listening {
     where
         P: Read + AsFd + Send + 'static,
     {
-        let ours = pipe.as_fd().try_clone_to_owned()?;
+        let inode = File::from(pipe.as_fd().try_clone_to_owned()?).metadata()?.ino();
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let (over, is_over) = mpsc::channel();
         thread::spawn({
@@ -148,14 +176,14 @@ impl Listening {
                 drop(over);
             }
         });
-        Ok(Listening { pipe: ours, bytes, is_over })
+        Ok(Listening { inode, bytes, is_over })
     }
 
     /// What has come until the pipe ends, or until `within` is over. Then its thread is left behind, and
     /// ends with the pipe.
     pub fn heard(self, within: Duration) -> Heard {
         let is_held = self.is_over.recv_timeout(within) == Err(RecvTimeoutError::Timeout);
-        let held_by = is_held.then(|| holders(self.pipe));
+        let held_by = is_held.then(|| holders(self.inode));
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         Heard { bytes: std::mem::take(&mut bytes), held_by }
     }
@@ -188,8 +216,7 @@ fn read(mut pipe: impl Read, bytes: &Mutex<Vec<u8>>) {
 }
 
 /// Who holds an end of this pipe but us, as far as /proc lets us see it.
-fn holders(pipe: OwnedFd) -> String {
-    let inode = File::from(pipe).metadata().map_or(0, |it| it.ino());
+fn holders(inode: u64) -> String {
     let link = format!("pipe:[{inode}]");
     let mut holders = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -236,6 +263,16 @@ mod tests {
         for word in ["begun", "sleep 7201.5", "did not end in 300ms", "sleeps in clock_nanosleep"] {
             assert!(told.contains(word), "no {word:?} in {told}");
         }
+    }
+
+    #[test]
+    fn a_busy_machine_stretches_the_time_but_not_for_ever() {
+        let is_up = |elapsed, starved| {
+            is_up(GONE, Duration::from_secs(elapsed), Duration::from_secs(starved))
+        };
+        assert!(!is_up(9, 0) && is_up(11, 0));
+        assert!(!is_up(17, 8) && is_up(17, 6));
+        assert!(is_up(31, 30));
     }
 
     /// What hangs for ever where a pipe is read to its end: the shell has ended, and a process that it

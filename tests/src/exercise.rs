@@ -135,7 +135,7 @@ pub fn meet(exe: &Path, server: &Path) -> anyhow::Result<(&'static str, String)>
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| exe.display().to_string())?;
     let stderr = Listening::to(child.stderr.take().context("stderr was piped")?, 4096)?;
-    let status = bounded::wait(&mut child, TEST).context("waitpid")?;
+    let status = bounded::wait_fairly(&mut child, TEST).context("waitpid")?;
     if status.is_none() {
         bounded::end(&mut child).context("the test")?;
     }

@@ -83,6 +83,14 @@ pub fn wanted_times(pid: u32) -> Vec<(u32, Duration)> {
     tasks(pid).into_iter().filter_map(each).collect()
 }
 
+/// How long the first thread of `pid` has waited for a core to run on, since it began: the second number of
+/// its `schedstat`. Zero where the kernel does not count it (CONFIG_SCHED_INFO), and of a process that is gone.
+pub fn starved(pid: u32) -> Duration {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap_or_default();
+    let waited_ns = text.split_whitespace().nth(1).and_then(|it| it.parse().ok()).unwrap_or(0);
+    Duration::from_nanos(waited_ns)
+}
+
 /// How often the thread `task` of `pid` went to sleep of its own will.
 pub fn sleeps(pid: u32, task: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{task}/status")).ok()?;
@@ -115,4 +123,48 @@ pub fn proportional_bytes(pid: u32) -> Option<usize> {
 fn fields(path: String) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     text.rsplit_once(')').map(|it| it.1.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::bounded;
+
+    #[test]
+    fn who_shares_a_core_waits_for_it() {
+        let spin = || {
+            let mut command = Command::new("taskset");
+            command.args(["-c", "0", "timeout", "20", "sh", "-c", "while :; do :; done"]);
+            command.stdin(Stdio::null()).spawn().expect("taskset, of util-linux")
+        };
+        let mut spinning = [spin(), spin(), spin(), spin()];
+        let mut sleeping = Command::new("sleep").arg("20").spawn().unwrap();
+        // `timeout` sleeps, and the shell is its child.
+        let shells = || -> Vec<u32> {
+            spinning.iter().filter_map(|it| family(it.id()).get(1).copied()).collect()
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while shells().len() < spinning.len() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let sum = || shells().into_iter().map(starved).sum::<Duration>();
+        let (before, start) = (sum(), Instant::now());
+        thread::sleep(Duration::from_secs(1));
+        let (waited, wall) = (sum() - before, start.elapsed());
+        let asleep = starved(sleeping.id());
+        for shell in shells() {
+            let shell = nix::unistd::Pid::from_raw(shell.cast_signed());
+            nix::sys::signal::kill(shell, nix::sys::signal::Signal::SIGKILL).unwrap();
+        }
+        for child in spinning.iter_mut().chain([&mut sleeping]) {
+            bounded::end(child).unwrap();
+        }
+        // Of four that want the same core, three wait at each moment.
+        assert!(waited > 2 * wall, "{waited:?} in {wall:?}");
+        assert!(asleep < wall / 2, "who sleeps waited {asleep:?} for a core");
+    }
 }

@@ -67,7 +67,7 @@ fn judged(home: &Home, exercise: &Exercise) -> anyhow::Result<Checked> {
     let crate_name = format!("check-{}", exercise.id);
     let building = || scratch::build(home, &crate_name, &programs);
     let what = format!("compiling {}", exercise.id);
-    let built = say::while_waiting(&what, Limits::BUILD.wall, building)?;
+    let built = say::while_waiting(&what, scratch::AT_MOST, building)?;
     if let Some(why) = built.refused.get(&exercise.id) {
         line(format_args!("\n{}\n\n{}", Verdict::DoesNotCompile, why.trim_end()));
         return Ok(only(Verdict::DoesNotCompile));
@@ -81,7 +81,7 @@ fn judged(home: &Home, exercise: &Exercise) -> anyhow::Result<Checked> {
             line(format_args!("  {}", cell(found, is_right(found))));
         })
     };
-    let found = say::while_waiting("asking", Limits::SERVER.wall, asking)?;
+    let found = say::while_waiting("asking", Limits::SERVER.at_most(), asking)?;
     let (found, untold): (Vec<Found>, Vec<Found>) =
         found.into_iter().partition(|it| it.needs.is_none());
     if lacks_a_target(exercise, &untold) {
@@ -161,7 +161,7 @@ fn again(
     }
     line(format_args!("  … {} once more, to be sure", plural(once_more.len(), "row")));
     let asking = || judge::ask_confined(exe, &once_more, &exercise.folder, |_| {});
-    let found = say::while_waiting("asking again", Limits::SERVER.wall, asking)?;
+    let found = say::while_waiting("asking again", Limits::SERVER.at_most(), asking)?;
     let is_wrong = |it: &Found| {
         exercise.asks.iter().any(|ask| ask.name == it.name && ask.solution != it.words)
     };

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use contract::bounded::{self, LAST_WORDS, Listening};
-use contract::microscope;
+use contract::{microscope, processes};
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -47,7 +47,8 @@ const KEPT_BYTES_MAX: u64 = 1024 * 1024;
 /// What a program may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How long it may take, by the clock on the wall.
+    /// How long it may take, by the clock on the wall. How long its first thread waits for a core is not
+    /// counted, up to twice this time: a machine with too much to do is not the program's fault.
     pub wall: Duration,
     /// How many processes and threads may be added to those that this user has. Root is not limited.
     pub processes: u64,
@@ -72,6 +73,11 @@ impl Limits {
         memory_mib: 16384,
         descriptors: 65536,
     };
+
+    /// How long it may take on the busiest machine.
+    pub const fn at_most(&self) -> Duration {
+        self.wall.saturating_mul(bounded::STRETCH)
+    }
 
     fn arguments(&self) -> Vec<OsString> {
         let wall_ms = self.wall.as_millis();
@@ -124,10 +130,10 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// What its processes did when the time was up, as far as the supervisor could see it.
+    /// When the time was up, and what its processes did then, as far as the supervisor could see it.
     pub fn doing(&self) -> String {
         let told = self.stderr.lines().rev().find_map(|it| it.strip_prefix(WHEN_TIME_WAS_UP));
-        told.unwrap_or("nobody saw what it did").to_owned()
+        told.unwrap_or("in its time, and nobody saw what it did").to_owned()
     }
 }
 
@@ -172,7 +178,7 @@ impl Confined {
             }
         });
         // The supervisor has a cap of its own; this one is for a supervisor that was killed or stopped.
-        let deadline = Instant::now() + self.limits.wall + SUPERVISOR;
+        let deadline = Instant::now() + self.limits.at_most() + SUPERVISOR;
         let status = loop {
             match said.recv_timeout(Duration::from_millis(20)) {
                 Ok(line) => heard(&line),
@@ -223,7 +229,7 @@ fn supervised(arguments: &[OsString]) -> anyhow::Result<u8> {
     command.arg(LIMIT).args(arguments).process_group(0);
     let child = command.spawn().context("this program again")?;
     let pid = Pid::from_raw(child.id().cast_signed());
-    let deadline = Instant::now() + limits.wall;
+    let start = Instant::now();
     let status = loop {
         match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(_, code)) => break u8::try_from(code).unwrap_or(1),
@@ -231,9 +237,14 @@ fn supervised(arguments: &[OsString]) -> anyhow::Result<u8> {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno).context("waitpid"),
         }
-        if Instant::now() > deadline {
+        let starved = processes::starved(child.id());
+        if bounded::is_up(limits.wall, start.elapsed(), starved) {
             // Before anything of it is ended: afterwards nobody can say what was waited for.
-            eprintln!("{WHEN_TIME_WAS_UP}{}", microscope::doing_all(child.id()));
+            let doing = microscope::doing_all(child.id());
+            let (took, of_it) = (start.elapsed().as_secs(), starved.as_secs());
+            eprintln!(
+                "{WHEN_TIME_WAS_UP}{took} s after its start ({of_it} s without a core): {doing}"
+            );
             break TIME_UP;
         }
         thread::sleep(Duration::from_millis(5));

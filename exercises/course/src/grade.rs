@@ -33,6 +33,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use contract::bounded;
 use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 
@@ -251,11 +252,12 @@ fn build_confined(home: &Home, options: &Options) -> anyhow::Result<Programs> {
         id(options).into(),
     ];
     // Others may build before it. The compiler's own time begins when it is its turn.
-    let limits = Limits { wall: scratch::TURN + BUILD_CAP + STAGING, ..Limits::BUILD };
+    let wall = scratch::TURN + bounded::STRETCH * BUILD_CAP + STAGING;
+    let limits = Limits { wall, ..Limits::BUILD };
     let said = confined(arguments, limits, Vec::new())?;
     let told: Result<Told, String> = match said.last.as_deref().map(serde_json::from_str) {
         Some(Ok(told)) => told,
-        _ if said.time_is_up => bail!("it took more than {:?}: {}", limits.wall, said.doing),
+        _ if said.time_is_up => bail!("it did not end: {}", said.doing),
         _ => bail!("{}", said.stderr.trim()),
     };
     let told = told.map_err(anyhow::Error::msg)?;
@@ -326,7 +328,7 @@ fn find(arguments: Vec<OsString>, cap: Duration, variables: Vec<(OsString, OsStr
     let finding = said.last.as_deref().and_then(|it| serde_json::from_str(it).ok());
     finding.unwrap_or_else(|| {
         Finding::Broken(match said.time_is_up {
-            true => format!("It hangs: nothing was found in {} s: {}.", cap.as_secs(), said.doing),
+            true => format!("It hangs: nothing was found {}.", said.doing),
             false => format!("The scenario was ended from outside: {}", said.stderr.trim()),
         })
     })
@@ -436,7 +438,9 @@ impl Run<'_> {
                         servers.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed))
                     {
                         let arguments = vec![bank::MEET.into(), exe.into(), server.into()];
-                        let cap = (bank::TEST + Duration::from_secs(3)).min(self.cap() * 2);
+                        // The meeting itself hardly needs a core, and is not stretched with its test.
+                        let most = bounded::STRETCH * bank::TEST + Duration::from_secs(3);
+                        let cap = most.min(bounded::STRETCH * self.cap());
                         let _ = say.send((at, met(find(arguments, cap, variables.clone()))));
                     }
                 });

@@ -28,6 +28,9 @@ use crate::home::Home;
 /// How long a run waits while others build: as long as one of them may take.
 pub const TURN: Duration = Limits::BUILD.wall;
 
+/// How long a build may take, with the wait for its turn, on the busiest machine.
+pub const AT_MOST: Duration = TURN.saturating_add(Limits::BUILD.at_most());
+
 /// What wrong servers are not wrong about.
 const COMMON: &str = "tests/wrong/common";
 

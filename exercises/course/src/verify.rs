@@ -80,7 +80,7 @@ pub fn verify(home: &Home, names: &[String], options: Options) -> anyhow::Result
     let crate_name =
         if names.is_empty() { "verify".to_owned() } else { format!("verify-{}", names.join("-")) };
     let building = || scratch::build(home, &crate_name, &programs);
-    let built = say::while_waiting("compiling", crate::confine::Limits::BUILD.wall, building)?;
+    let built = say::while_waiting("compiling", scratch::AT_MOST, building)?;
     problems
         .extend(built.refused.iter().map(|(name, why)| format!("{name} does not compile:\n{why}")));
     if options.full {

@@ -132,7 +132,7 @@ fn meet(test: &Path, server: &Path) -> anyhow::Result<Finding> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().context("the student's test")?;
     let stderr = Listening::to(child.stderr.take().context("stderr was piped")?, 2000)?;
-    let Some(status) = bounded::wait(&mut child, TEST).context("waitpid")? else {
+    let Some(status) = bounded::wait_fairly(&mut child, TEST).context("waitpid")? else {
         let doing = microscope::doing_all(child.id());
         bounded::end(&mut child).context("the student's test")?;
         return Ok(Finding::Lacks(format!(
