@@ -1,4 +1,4 @@
-//! What the models that fork or interrupt do with what they inherit, and when no process can be made.
+//! What the models do with what they inherit, when no process can be made, and beside others of their kind.
 
 use std::path::Path;
 use std::thread;
@@ -107,4 +107,30 @@ fn who_waits_at_a_stop_is_refused_when_no_process_can_be_made() {
     assert!(heard.bytes.starts_with(b"HTTP/1.1 503 "), "the one who waits heard {heard}");
     drop(busy);
     assert!(server.wait(SERVED).expect("it ends").success());
+}
+
+/// Half of the clients would go to a server that nobody knows to run still.
+#[test]
+fn who_shares_an_address_says_with_whom() {
+    for model in ["multireactor", "io-uring"] {
+        let program = Program::new(
+            Path::new(env!("CARGO_BIN_EXE_ch07")),
+            &["--model", model, "--workers", "2"],
+        );
+        let first = match Server::start_program(&program) {
+            Err(error) if format!("{error:#}").contains("io_uring is ") => {
+                eprintln!("{model} was NOT tried here: NEEDS io_uring: {error:#}");
+                continue;
+            }
+            first => first.expect("it starts"),
+        };
+        let address = first.address().to_string();
+        let second = Server::start_program_at(&program, &address).expect("it starts too");
+        let named = format!("this address is shared with ch07 (process {})", first.pid());
+        let asked_at = Instant::now();
+        while !second.stderr().contains(&named) {
+            assert!(asked_at.elapsed() < SERVED, "{model} said {:?}", second.stderr());
+            thread::sleep(PAUSE / 25);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::request::Request;
 /// How long a connection may take, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A request, from its first byte to its last. Then: 408.
+    /// A request, from its first byte to its last, or from `100 Continue` to its last. Then: 408.
     pub head_patience_ms: u32,
     /// A connection without a request, or a client that reads nothing of its answer. Then: closed.
     pub idle_patience_ms: u32,

@@ -87,7 +87,7 @@ fn feed_in_pieces(talk: &mut Talk, bytes: &[u8], seed: u64) {
 
 /// One to four damages to one of `cases`.
 fn damaged(cases: &[&[u8]], seed: u64) -> Vec<u8> {
-    const SALT: [&str; 24] = [
+    const SALT: [&str; 27] = [
         "\r\n",
         "\n",
         "\r",
@@ -102,6 +102,9 @@ fn damaged(cases: &[&[u8]], seed: u64) -> Vec<u8> {
         "\u{7f}",
         "\u{ff}",
         "0\r\n\r\n",
+        "5\r\nhello\r\n",
+        "ffffffffffffffff\r\n",
+        "100001\r\n",
         "\r\n\r\n",
         "HTTP/1.0",
         "Host: y\r\n",

@@ -70,6 +70,25 @@ fn a_dripping_body_is_let_go_too() {
     }
 }
 
+/// Who was told to go on has the patience anew, and once.
+#[test]
+fn the_patience_with_a_body_begins_when_the_client_is_told_to_go_on() {
+    let mut talk = Talk::new();
+    talk.feed(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r");
+    talk.now_ms = 5_000;
+    talk.feed(b"\n");
+    talk.send(usize::MAX);
+    assert_eq!(talk.connection.deadline_ms(), 11_000);
+    for now_ms in 6..10 {
+        talk.now_ms = now_ms * 1_000;
+        talk.feed(b"0");
+        assert_eq!(talk.connection.deadline_ms(), 11_000);
+    }
+    assert_eq!(talk.expire(11_000), Wants::Write);
+    talk.send(usize::MAX);
+    assert_eq!(split(&talk.said, [])[1].status, 408);
+}
+
 /// The patience with the second request does not run while the first is being answered: we did not read.
 #[test]
 fn half_a_request_behind_a_slow_answer_has_its_own_patience() {

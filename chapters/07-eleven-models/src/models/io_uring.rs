@@ -23,6 +23,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::socket::{self, Shutdown};
 
 use crate::clock::{self, Clock};
+use crate::group::Elders;
 use crate::model::{Config, Model};
 use crate::net::{self, Sharing};
 use crate::slots::{self, Slots};
@@ -65,7 +66,11 @@ impl Model for IoUring {
         let told = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).context("eventfd")?;
         let workers = config.workers.min(config.connections_max); // Each has one place at least.
         let sharing = if workers > 1 { Sharing::Shared } else { Sharing::Alone };
-        orphan::wait_for(address); // Of a ring whose process was killed just now.
+        match Elders::on(address).sentence() {
+            Some(sentence) if sharing == Sharing::Shared => options::say(sentence),
+            Some(_) => {}                      // The bind says what is wrong with that.
+            None => orphan::wait_for(address), // Of a ring whose process was killed just now.
+        }
         let listener = net::listen(address, config, sharing)?;
         let address = net::bound(&listener)?; // After port 0, the others need to know.
         let others = (1..workers).map(|_| net::listen(address, config, sharing));
