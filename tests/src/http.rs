@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nix::sys::socket::{setsockopt, sockopt};
 
-use crate::server::{Client, End, Heard, Server, connect_soon, is_connected};
+use crate::server::{Client, End, Heard, OVERTIME, Server, connect_soon, is_connected};
 
 /// `GET PATH`.
 pub fn get(path: &str) -> Vec<u8> {
@@ -208,6 +208,10 @@ impl Caller {
             let left = within.saturating_sub(start.elapsed());
             if let Some(end) = self.client.hear_some(left, &mut self.kept) {
                 return Err(told(&self.kept, end, None));
+            }
+            // What is there is heard though the time is over; but an answer may go on for ever.
+            if start.elapsed() > within + OVERTIME {
+                return Err(told(&self.kept, End::Open, None));
             }
         }
     }

@@ -350,6 +350,7 @@ pub(crate) fn name(number: i64) -> Option<(&'static str, bool)> {
         (libc::SYS_epoll_pwait2, "epoll_pwait2", true),
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_epoll_wait, "epoll_wait", true),
+        (libc::SYS_flock, "flock", true),
         (libc::SYS_futex, "futex", false),
         (libc::SYS_io_uring_enter, "io_uring_enter", true),
         (libc::SYS_nanosleep, "nanosleep", false),

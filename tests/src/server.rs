@@ -33,7 +33,7 @@ use crate::{bounded, processes, sys};
 const START: Duration = Duration::from_secs(10);
 
 /// How long a client takes in what has come when its time is over: long against what a socket can hold.
-const OVERTIME: Duration = Duration::from_secs(5);
+pub(crate) const OVERTIME: Duration = Duration::from_secs(5);
 
 /// How much of what a server writes on stderr is kept.
 const STDERR_LINES_KEPT: usize = 100;

@@ -12,8 +12,9 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use contract::microscope::doing;
@@ -170,28 +171,37 @@ fn cargo(
 fn lock(path: &Path, within: Duration) -> anyhow::Result<Flock<File>> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).open(path);
-    let mut file = file.with_context(|| path.display().to_string())?;
-    let deadline = Instant::now() + within;
-    loop {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(mut lock) => {
-                // For the sentence below alone, and a full disk is told by what is built.
-                let _ = lock.set_len(0);
-                let _ = lock.write_all(std::process::id().to_string().as_bytes());
-                return Ok(lock);
+    let file = file.with_context(|| path.display().to_string())?;
+    let (say, said) = mpsc::channel();
+    // The kernel lets those who wait have their turns in order, but for as long as it takes. Whoever is no
+    // longer waited for gives the lock back.
+    thread::spawn(move || {
+        let mut waiting = file;
+        let locked = loop {
+            match Flock::lock(waiting, FlockArg::LockExclusive) {
+                Err((again, Errno::EINTR)) => waiting = again,
+                Err((_, errno)) => break Err(errno),
+                Ok(lock) => break Ok(lock),
             }
-            Err((again, Errno::EWOULDBLOCK | Errno::EINTR)) => file = again,
-            Err((_, errno)) => bail!("flock({}): {errno}", path.display()),
+        };
+        let _ = say.send(locked);
+    });
+    match said.recv_timeout(within) {
+        Ok(Ok(mut lock)) => {
+            // For the sentence below alone, and a full disk is told by what is built.
+            let _ = lock.set_len(0);
+            let _ = lock.write_all(std::process::id().to_string().as_bytes());
+            Ok(lock)
         }
-        if Instant::now() >= deadline {
+        Ok(Err(errno)) => bail!("flock({}): {errno}", path.display()),
+        Err(_) => {
             let holder = fs::read_to_string(path).unwrap_or_default();
             let holder = holder.trim().parse().map_or("a process without a number".into(), doing);
             bail!(
-                "flock({}): for {within:?} another run has been building: {holder}",
+                "flock({}): for {within:?} another run has been building: {holder}. If that one hangs, end it",
                 path.display()
-            );
+            )
         }
-        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -71,6 +71,7 @@ pub fn watch(home: &Home, exercise: Exercise, options: Options) -> anyhow::Resul
     let mut watcher = session.watcher()?;
     session.check()?;
     while session.checks_left != Some(0) {
+        // The one wait without a bound: for the learner.
         match happens.recv().context("the watcher has ended")? {
             Happens::Saved if session.has_settled(&happens)? => session.check()?,
             Happens::Saved => {}
