@@ -13,12 +13,19 @@ const PAUSE_MS: u64 = 250;
 /// How many are taken in before those who are in already have their turn again.
 const ACCEPTS_MAX: usize = 64;
 
+/// How many accepts in a row may fail, each of them perhaps because that client went away. When all of them
+/// do (where accept is forbidden, it says so again and again, and the client stays in the queue), to ask
+/// on without a pause is to spin.
+const FAILURES_MAX: u32 = 16;
+
 /// A listener, until the server stops.
 pub struct Door {
     listener: Option<OwnedFd>,
     connections_max: usize,
     /// Set after an accept that failed for want of a descriptor: until when, and with how many inside.
     pause: Option<(u64, usize)>,
+    /// How many accepts have failed in a row for another reason.
+    failures: u32,
     /// Whether the last look at the queue ended before the queue did.
     has_more: bool,
     /// After the last call: how many may still come in.
@@ -28,7 +35,8 @@ pub struct Door {
 impl Door {
     /// An open one, for so many connections.
     pub const fn new(listener: OwnedFd, connections_max: usize) -> Door {
-        Door { listener: Some(listener), connections_max, pause: None, has_more: false, last: None }
+        let listener = Some(listener);
+        Door { listener, connections_max, pause: None, failures: 0, has_more: false, last: None }
     }
 
     /// What has to be watched for new clients; nothing once it is closed.
@@ -64,12 +72,21 @@ impl Door {
                 break;
             }
             match net::accept(listener, SockFlag::SOCK_NONBLOCK)? {
-                Accepted::Client(client) => clients.push(client),
+                Accepted::Client(client) => {
+                    self.failures = 0;
+                    clients.push(client);
+                }
                 Accepted::Nobody => {
                     self.has_more = false;
                     break;
                 }
-                Accepted::Again => {}
+                Accepted::Again => {
+                    self.failures += 1;
+                    if self.failures > FAILURES_MAX {
+                        self.pause(0, now_ms); // No client who leaves would end it sooner.
+                        break;
+                    }
+                }
                 Accepted::NoDescriptor => {
                     self.pause(inside + clients.len(), now_ms);
                     break;
@@ -102,8 +119,17 @@ impl Door {
             return Ok(None);
         }
         match net::accept(listener, SockFlag::empty())? {
-            Accepted::Client(client) => return Ok(Some(client)),
-            Accepted::Nobody | Accepted::Again => {}
+            Accepted::Client(client) => {
+                self.failures = 0;
+                return Ok(Some(client));
+            }
+            Accepted::Nobody => {}
+            Accepted::Again => {
+                self.failures += 1;
+                if self.failures > FAILURES_MAX {
+                    self.pause(0, now_ms);
+                }
+            }
             Accepted::NoDescriptor => self.pause(inside, now_ms),
         }
         Ok(None)
@@ -141,5 +167,24 @@ impl Door {
     /// Nobody is taken in any more, and whoever connects now is refused.
     pub fn close(&mut self) {
         self.listener = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn accepts_that_always_fail_are_not_repeated_without_a_pause() {
+        // Nobody listens here: accept says EOPNOTSUPP whenever it is asked.
+        let mut door = Door::new(UnixDatagram::unbound().unwrap().into(), 10);
+        for now_ms in [0, PAUSE_MS] {
+            assert!(door.is_open(0, now_ms));
+            assert!(door.accept(0, now_ms).unwrap().is_empty());
+            assert!(!door.is_open(0, now_ms + PAUSE_MS - 1), "it would be asked again at once");
+            assert_eq!(door.wake_at_ms(), Some(now_ms + PAUSE_MS));
+        }
     }
 }
