@@ -17,7 +17,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::{
     process::{Command, Stdio},
-    sync::atomic::AtomicBool,
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
@@ -71,7 +71,8 @@ pub fn run(bench: &Bench<'_>, programs: &Programs) -> Result<Outcome> {
         &tasks,
         1,
         |duel| measure(duel, programs, bench.stop).with_context(|| part(duel)),
-        |_| true,
+        // What was cut short is not kept.
+        |_| !bench.stop.load(Ordering::Relaxed),
     );
     let rows = rows(done, &mut outcome);
     outcome.scoreboard = board::of(Part::Client, &rows);

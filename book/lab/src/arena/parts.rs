@@ -87,7 +87,7 @@ fn everybody(job: impl Fn(&'static str) -> Job) -> Vec<Job> {
 fn quick(form: Form) -> Vec<Job> {
     let mut jobs = everybody(|name| Job::new(contender(name), 64, length(form)));
     jobs.extend(MODELS.iter().map(|name| Job {
-        load: "64 connections, 1 drips".into(),
+        load: "64 connections, 1 drip".into(),
         step: 2,
         drips: 1,
         ..Job::new(contender(name), 64, length(form))
