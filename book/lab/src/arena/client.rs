@@ -4,8 +4,9 @@
 use super::{
     Part, board,
     contender::{Contender, Programs, Running},
-    drive, rounds,
+    drive, in_whole, rounds,
     row::Row,
+    whole,
 };
 use crate::{
     experiment::{Bench, Form, Outcome, rows},
@@ -17,7 +18,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::{
     process::{Command, Stdio},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::AtomicBool,
     thread,
     time::Duration,
 };
@@ -70,11 +71,13 @@ pub fn run(bench: &Bench<'_>, programs: &Programs) -> Result<Outcome> {
         bench,
         &tasks,
         1,
-        |duel| measure(duel, programs, bench.stop).with_context(|| part(duel)),
-        // What was cut short is not kept.
-        |_| !bench.stop.load(Ordering::Relaxed),
+        |duel| {
+            let row = measure(duel, programs, bench.stop).with_context(|| part(duel));
+            whole(row, bench.stop)
+        },
+        Option::is_some,
     );
-    let rows = rows(done, &mut outcome);
+    let rows = rows(in_whole(done), &mut outcome);
     outcome.scoreboard = board::of(Part::Client, &rows);
     outcome.answer = board::answer(Part::Client, &rows);
     outcome.table = Table::of(&rows)?;

@@ -34,7 +34,7 @@ use contender::Programs;
 use contract::verdicts::Column;
 use drive::Job;
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -213,14 +213,22 @@ fn drive_all(
             let at = begun.fetch_add(1, Ordering::Relaxed) as f64 / tasks.len() as f64;
             bar.at(at, &format!("{}, {}", job.name, job.load));
             let row = drive::measure(job, programs, bench.stop);
-            let row = row.with_context(|| format!("{}, {}", job.name, job.load))?;
-            Ok(Row { experiment: name.into(), ..row })
+            let row = row.with_context(|| format!("{}, {}", job.name, job.load));
+            whole(row.map(|row| Row { experiment: name.into(), ..row }), bench.stop)
         },
-        // What was cut short is neither a cost nor a loss.
-        |_| !bench.stop.load(Ordering::Relaxed),
+        Option::is_some,
     );
     bar.end();
-    rows(done, outcome)
+    rows(in_whole(done), outcome)
+}
+
+/// What was cut short is neither a cost nor a loss, and not an error either: as if it had not begun.
+fn whole(row: Result<Row>, stop: &AtomicBool) -> Result<Option<Row>> {
+    if stop.load(Ordering::Relaxed) { Ok(None) } else { row.map(Some) }
+}
+
+fn in_whole(done: Vec<Option<Result<Option<Row>>>>) -> Vec<Option<Result<Row>>> {
+    done.into_iter().map(|it| it.and_then(Result::transpose)).collect()
 }
 
 /// Answers of the luckiest connection, from which on one without any has starved. Until then the run may have
@@ -263,6 +271,23 @@ const fn rounds(part: Part, form: Form) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_cut_short_is_as_if_it_had_not_begun() {
+        let (goes_on, stopped) = (AtomicBool::new(false), AtomicBool::new(true));
+        let row = || Ok(Row::default());
+        let error = || Err(anyhow::anyhow!("the clients ended at once"));
+        let done = [
+            Some(whole(row(), &goes_on)),
+            Some(whole(error(), &goes_on)),
+            Some(whole(row(), &stopped)),
+            Some(whole(error(), &stopped)),
+            None,
+        ];
+        let mut outcome = Outcome::default();
+        assert_eq!(rows(in_whole(done.into()), &mut outcome), [Row::default()]);
+        assert_eq!((outcome.missing, outcome.failures.len()), (4, 1));
+    }
 
     #[test]
     fn what_was_measured_is_told_beside_what_was_asked() {

@@ -19,10 +19,12 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     fmt::Write,
-    process::{Command, Stdio},
+    fs,
+    path::Path,
+    process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use stress::http::{self, Plan, be_patient};
 
@@ -33,6 +35,9 @@ const LOOKS_PER_S: u32 = 997;
 const SYMBOLS: usize = 25;
 
 const CONNECTIONS: usize = 64;
+
+/// How long perf may take to begin.
+const BEGINS: Duration = Duration::from_secs(10);
 
 /// Where some of a server's time went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -144,6 +149,7 @@ fn look(
                 .stderr(Stdio::null())
                 .spawn()
                 .context("perf cannot be started: apt-get install linux-perf")?;
+            until_it_looks(&mut child, &file)?;
             run(length + Duration::from_millis(500)).context("the clients cannot run")?;
             let status = child.wait().context("waitpid: perf")?;
             ensure!(
@@ -157,11 +163,29 @@ fn look(
                 .output()
                 .context("perf script")?;
             let stacks = flame::parse(&String::from_utf8_lossy(&script.stdout));
-            ensure!(stacks.looks() > 0, "perf has seen nothing of it");
+            ensure!(
+                stacks.looks() > 0,
+                "perf has seen nothing of it: it needs more time (leave --smoke out), or a machine that \
+                 does less besides"
+            );
             Ok(stacks)
         });
         work.join().unwrap_or_else(|_| Err(anyhow!("a thread of the measurement panicked")))
     })
+}
+
+/// perf begins its file when it is about to begin: on a core that is busy this takes it a while, and clients who
+/// did not wait would have left by then.
+fn until_it_looks(perf: &mut Child, file: &Path) -> Result<()> {
+    let start = Instant::now();
+    while fs::metadata(file).map_or(0, |it| it.len()) == 0 && start.elapsed() < BEGINS {
+        // One that has ended by itself has a status, which is looked at later.
+        if perf.try_wait().context("waitpid: perf")?.is_some() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 fn rows_of(server: &str, stacks: &Stacks) -> Vec<Row> {
@@ -203,8 +227,12 @@ fn counters() -> String {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .output();
-    let text =
-        output.map(|it| String::from_utf8_lossy(&it.stderr).into_owned()).unwrap_or_default();
+    let Ok(output) = output else {
+        return "whether this machine has hardware counters is not known: perf cannot be started (apt-get \
+                install linux-perf)"
+            .into();
+    };
+    let text = String::from_utf8_lossy(&output.stderr);
     match text.lines().any(|it| it.starts_with(|digit: char| digit.is_ascii_digit())) {
         true => "this machine has hardware counters: perf stat -e cycles,instructions counts".into(),
         false => "this machine has no hardware counters (a virtual machine seldom has): the profile is by \
