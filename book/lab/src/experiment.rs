@@ -273,6 +273,7 @@ impl Scale {
             stall: "none".into(),
             stall_percent: 0.0,
             poisson: None,
+            kept: None,
         }
     }
 

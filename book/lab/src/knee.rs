@@ -2,8 +2,13 @@
 //! divided by the packets that a request takes.
 //!
 //! The first step is slow, and the link's counters say what a request takes. From that follows the
-//! prediction; the other steps are close together around it. A client that keeps its connection is left as
-//! a prediction: the odd/even protocol has one question for each connection.
+//! prediction; the other steps are close together around it. Then the same with clients who keep their
+//! connections: the odd/even protocol has one question for each connection, so that they ask chapter 07, over
+//! HTTP.
+//!
+//! Which step a kept connection has climbed is another question than for 04. TCP sends again what the link has
+//! dropped, and who comes too early waits for the answer before: a little beyond the link's limit all are
+//! answered all the same, late. So what was due and not sent at the end of a step counts as not answered.
 
 use crate::{
     binaries::Binary,
@@ -16,7 +21,7 @@ use crate::{
     pool::{self, Task},
     race::scoreboard::{CLIMBED_PERCENT, ms, thousands},
     records::{Record, Table, round},
-    servers::{named, short},
+    servers::{CH07, named, short},
     staircase::over::{self, Crossing},
 };
 use anyhow::{Context, Result};
@@ -27,6 +32,9 @@ use std::{fmt::Write, thread, time::Duration};
 
 /// The name, and that of the rows of steps.
 const NAME: &str = "knee";
+
+/// That of the steps of clients who keep their connections.
+const KEPT: &str = "knee-kept";
 
 /// The server that only the link stops.
 const SERVER: &str = "ch04";
@@ -44,8 +52,16 @@ const PACKETS_EXPECTED: f64 = 10.0;
 /// With a connection that is kept: the question, the answer, which acknowledges it, and an ACK.
 const PACKETS_KEPT: f64 = 3.0;
 
+/// Connections that are kept. Even at the highest rate each asks less often than an ACK is put off (40 ms), so
+/// that none rides on the next question unless that had to wait; and the packets of all of them at once do not
+/// fit into the link's queue.
+const CONNECTIONS: usize = 100;
+
 /// The steps, as parts of the rate that is expected. The first counts the packets.
 const PARTS: [f64; 9] = [0.2, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.1, 1.2];
+/// With a kept connection. They go on farther: where a question has waited for the answer before, it carries
+/// the ACK of that answer, and a request takes fewer packets.
+const PARTS_KEPT: [f64; 11] = [0.2, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.65];
 /// The last is so far beyond that two seconds of it cannot be made up for while its clients wait.
 const PARTS_SMOKE: [f64; 3] = [0.2, 0.6, 3.0];
 
@@ -59,8 +75,8 @@ pub struct Knee;
 /// A row of `knee` and `levers`: a step, or what came of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// `knee` and `levers` for a step; with `-run` for a whole run; `knee-kept` for what is predicted of a
-    /// client that keeps its connection, and not measured.
+    /// `knee` and `levers` for a step, `knee-kept` for one of clients who keep their connections; with `-run`
+    /// for a whole run.
     pub experiment: String,
     /// The binary.
     pub server: String,
@@ -112,6 +128,10 @@ pub struct Row {
     pub lateness_p99_ms: Option<f64>,
     /// Whether that is more than a run can bear.
     pub spoiled: Option<bool>,
+    /// Connections that are kept; empty, as all that follow, where each request has its own.
+    pub connections: Option<usize>,
+    /// Requests that were due and not sent when the step was over.
+    pub waiting: Option<u64>,
 }
 
 impl Experiment for Knee {
@@ -128,7 +148,9 @@ impl Experiment for Knee {
     }
 
     fn servers(&self) -> Vec<Column> {
-        named(&[SERVER])
+        let mut servers = named(&[SERVER]);
+        servers.push(CH07);
+        servers
     }
 
     fn namespaces(&self) -> Namespaces {
@@ -136,7 +158,13 @@ impl Experiment for Knee {
     }
 
     fn parameters(&self) -> Value {
-        json!({ "profile": PROFILE, "packets_per_second": BUDGETS, "climbed_percent": CLIMBED_PERCENT })
+        json!({
+            "profile": PROFILE,
+            "packets_per_second": BUDGETS,
+            "climbed_percent": CLIMBED_PERCENT,
+            "kept_connections": CONNECTIONS,
+            "kept_model": drive::MODEL,
+        })
     }
 
     fn scale(&self, form: Form) -> Scale {
@@ -152,7 +180,8 @@ impl Experiment for Knee {
 
     fn about(&self, scale: &Scale, servers: usize) -> Duration {
         let runs = servers * budgets(scale).len() * seeds(scale) as usize;
-        about(&crowd(scale, BUDGETS[0]), runs)
+        // Nearly all of them as long as the longest.
+        about(&crowd(scale, BUDGETS[0], servers > 1), runs)
     }
 
     fn run(&self, bench: &Bench<'_>) -> Result<Outcome> {
@@ -162,8 +191,10 @@ impl Experiment for Knee {
             for &budget in budgets(bench.scale) {
                 for server in bench.servers {
                     let profile = Profile { packets_per_second: Some(budget), ..wifi.clone() };
-                    let crowd = crowd(bench.scale, budget);
-                    tasks.push(Climb::task(NAME, server, profile, seed, crowd));
+                    let is_kept = server.column == CH07;
+                    let crowd = crowd(bench.scale, budget, is_kept);
+                    let name = if is_kept { KEPT } else { NAME };
+                    tasks.push(Climb::task(name, server, profile, seed, crowd));
                 }
             }
         }
@@ -172,8 +203,7 @@ impl Experiment for Knee {
             bench.screen.say(LOSES_NOTHING);
             outcome.findings.push(LOSES_NOTHING.into());
         }
-        let mut rows = climb(bench, &tasks, &mut outcome)?;
-        rows.extend(budgets(bench.scale).iter().map(|budget| kept(*budget)));
+        let rows = climb(bench, &tasks, &mut outcome)?;
         outcome.scoreboard = board(&rows);
         outcome.findings.extend(rows.iter().filter_map(Row::sentence));
         if bench.scale.asserts && bench.scale.form == Form::Smoke && outcome.missing == 0 {
@@ -266,16 +296,23 @@ fn budgets(scale: &Scale) -> &'static [f64] {
 }
 
 /// Clients of whom nobody stalls, in steps around the rate that is expected.
-fn crowd(scale: &Scale, budget: f64) -> Crowd {
-    let parts: &[f64] = if scale.form == Form::Smoke { &PARTS_SMOKE } else { &PARTS };
-    let rate = |part: &f64| (part * budget / PACKETS_EXPECTED).round();
-    Crowd { rates: parts.iter().map(rate).collect(), ..scale.nobody_stalls() }
+fn crowd(scale: &Scale, budget: f64, is_kept: bool) -> Crowd {
+    let (parts, packets): (&[f64], f64) = match (scale.form, is_kept) {
+        (Form::Smoke, true) => (&PARTS_SMOKE, PACKETS_KEPT),
+        (Form::Smoke, false) => (&PARTS_SMOKE, PACKETS_EXPECTED),
+        (_, true) => (&PARTS_KEPT, PACKETS_KEPT),
+        (_, false) => (&PARTS, PACKETS_EXPECTED),
+    };
+    let rate = |part: &f64| (part * budget / packets).round();
+    let rates = parts.iter().map(rate).collect();
+    Crowd { rates, kept: is_kept.then_some(CONNECTIONS), ..scale.nobody_stalls() }
 }
 
 /// How long half of the requests take at most, in ms, that come one by one and of which no packet is lost:
 /// a SYN, its answer, an ACK with the question behind it, an ACK with the answer behind it. Where order is
-/// kept, what comes behind has to wait for the first.
-fn p50_of_an_idle_link(profile: &Profile) -> f64 {
+/// kept, what comes behind has to wait for the first. On a connection that is kept: the question, and the
+/// answer.
+fn p50_of_an_idle_link(profile: &Profile, is_kept: bool) -> f64 {
     const REQUESTS: u64 = 2_001;
     const APART_NS: u64 = 100_000_000_000;
     let mut air = Air::new(&Profile { loss_percent: 0.0, outage: None, ..profile.clone() }, 1);
@@ -286,6 +323,10 @@ fn p50_of_an_idle_link(profile: &Profile) -> f64 {
     let mut took_ns: Vec<u64> = (0..REQUESTS)
         .map(|request| {
             let start_ns = request * APART_NS;
+            if is_kept {
+                let asked_ns = cross(Side::Server, start_ns);
+                return cross(Side::Client, asked_ns) - start_ns;
+            }
             let asked_ns = cross(Side::Server, start_ns);
             let connected_ns = cross(Side::Client, asked_ns);
             cross(Side::Server, connected_ns);
@@ -298,18 +339,11 @@ fn p50_of_an_idle_link(profile: &Profile) -> f64 {
     took_ns[took_ns.len() / 2] as f64 / 1e6
 }
 
-/// What follows for a client that keeps its connection. Not measured.
-fn kept(budget: f64) -> Row {
-    Row {
-        experiment: "knee-kept".into(),
-        server: SERVER.into(),
-        link: PROFILE.into(),
-        stall: "none".into(),
-        packets_per_second: Some(budget),
-        packets_per_request: Some(PACKETS_KEPT),
-        predicted_qps: Some(round(budget / PACKETS_KEPT)),
-        ..Row::default()
-    }
+/// Whether so many of a step were answered that the server has climbed it: of clients who keep their
+/// connections, without those who waited for their turn when it was over.
+fn is_climbed(step: &Record) -> bool {
+    let in_time = step.correct.saturating_sub(step.waiting.unwrap_or(0));
+    100.0 * in_time as f64 >= CLIMBED_PERCENT * step.scheduled as f64
 }
 
 /// Runs whose knee is not where the link has it, a sentence each: as exactly as the steps are close.
@@ -362,6 +396,10 @@ pub fn board(rows: &[Row]) -> String {
         );
     }
     text += "predicted: packets/s ÷ packets/request; climbed: the last step of which 99 % were answered\n";
+    if rows.iter().any(|it| it.connections.is_some()) {
+        text += "07: clients who keep their connections; who was due and had to wait when a step was over is \
+                 not answered\n";
+    }
     text
 }
 
@@ -379,6 +417,7 @@ impl Row {
             link_packets: record.link_packets,
             dropped_full: record.dropped_full,
             dropped_lost: record.dropped_lost,
+            waiting: record.waiting,
             ..Row::about(record, profile)
         }
     }
@@ -386,8 +425,7 @@ impl Row {
     /// `None` if no step was completed.
     fn of_run(records: &[Record], profile: &Profile) -> Option<Row> {
         let first = records.first()?;
-        let is_climbed = |it: &&Record| it.success_percent() >= CLIMBED_PERCENT;
-        let climbed = records.iter().take_while(is_climbed).count();
+        let climbed = records.iter().take_while(|it| is_climbed(it)).count();
         let packets_per_request =
             first.link_packets.map(|it| round(it as f64 / first.scheduled as f64));
         let predicted = profile.packets_per_second.zip(packets_per_request);
@@ -398,7 +436,7 @@ impl Row {
             predicted_qps: predicted.map(|(budget, packets)| round(budget / packets)),
             knee_qps: records[..climbed].last().map(|it| it.target_qps),
             failed_qps: records.get(climbed).map(|it| it.target_qps),
-            predicted_p50_ms: Some(round(p50_of_an_idle_link(profile))),
+            predicted_p50_ms: Some(round(p50_of_an_idle_link(profile, first.clients.is_some()))),
             ..Row::about(first, profile)
         })
     }
@@ -416,6 +454,7 @@ impl Row {
             timeout_s: record.timeout_s,
             lateness_p99_ms: record.lateness_p99_ms,
             spoiled: record.spoiled,
+            connections: record.clients,
             ..Row::default()
         }
     }
@@ -429,17 +468,13 @@ impl Row {
         let (packets, predicted) = (self.packets_per_request?, self.predicted_qps?);
         let or_none =
             |qps: Option<f64>| qps.map_or_else(|| "no step".into(), |it| format!("{it}/s"));
-        let found = match self.is_run() {
-            true => {
-                format!("climbed {}, failed {}", or_none(self.knee_qps), or_none(self.failed_qps))
-            }
-            false => "open: not measured".into(),
-        };
         Some(format!(
-            "{}, {}: {} packets/s ÷ {packets:.1} packets/request = {predicted:.0}/s; {found}",
+            "{}, {}: {} packets/s ÷ {packets:.1} packets/request = {predicted:.0}/s; climbed {}, failed {}",
             short(&self.server),
             self.experiment,
-            self.packets_per_second?
+            self.packets_per_second?,
+            or_none(self.knee_qps),
+            or_none(self.failed_qps)
         ))
     }
 }
@@ -497,17 +532,35 @@ mod tests {
     fn a_request_crosses_an_idle_link_four_times() {
         let plain =
             Profile { packets_per_second: None, delay_base_ms: 5.0, jitter_mean_ms: 0.0, ..wifi() };
-        assert_eq!(p50_of_an_idle_link(&plain), 20.0);
+        assert_eq!(p50_of_an_idle_link(&plain, false), 20.0);
+        assert_eq!(p50_of_an_idle_link(&plain, true), 10.0, "a kept connection: twice");
         // Of two packets that keep their order, the second is as late as the later.
-        let free = p50_of_an_idle_link(&Profile { keep_order: false, ..wifi() });
-        let kept = p50_of_an_idle_link(&wifi());
+        let free = p50_of_an_idle_link(&Profile { keep_order: false, ..wifi() }, false);
+        let kept = p50_of_an_idle_link(&wifi(), false);
         assert!(free + 4.0 < kept, "{free} ms and {kept} ms");
     }
 
     #[test]
-    fn a_kept_connection_is_open() {
-        let row = kept(1_200.0);
-        assert_eq!((row.predicted_qps, row.knee_qps), (Some(400.0), None));
-        assert!(row.sentence().unwrap().ends_with("= 400/s; open: not measured"));
+    fn a_kept_connection_bends_where_requests_begin_to_wait() {
+        let kept = |step_number, target_qps, waiting| Record {
+            experiment: KEPT.into(),
+            server: CH07.name.into(),
+            clients: Some(CONNECTIONS),
+            link_packets: Some(3_030),
+            waiting: Some(waiting),
+            ..step(step_number, target_qps, 1_000)
+        };
+        // All are answered at any rate: what fails is that they are asked when they are due.
+        let records = [kept(1, 80.0, 0), kept(2, 380.0, 10), kept(3, 420.0, 11), kept(4, 500.0, 0)];
+        let run = Row::of_run(&records, &wifi()).unwrap();
+        assert_eq!((run.packets_per_request, run.predicted_qps), (Some(3.03), Some(400.0)));
+        assert_eq!((run.knee_qps, run.failed_qps), (Some(380.0), Some(420.0)));
+        assert_eq!((run.connections, &*run.experiment), (Some(CONNECTIONS), "knee-kept-run"));
+        let sentence = run.sentence().unwrap();
+        assert!(sentence.ends_with("= 400/s; climbed 380/s, failed 420/s"), "{sentence}");
+        // Without a handshake, a request crosses the link twice in the place of four times.
+        let each = Row::of_run(&[step(1, 24.0, 1_000)], &wifi()).unwrap();
+        let (kept_ms, each_ms) = (run.predicted_p50_ms.unwrap(), each.predicted_p50_ms.unwrap());
+        assert!(1.7 * kept_ms < each_ms && each_ms < 2.5 * kept_ms, "{kept_ms} {each_ms}");
     }
 }

@@ -1,5 +1,5 @@
 //! What would have helped the blog's last server: another link, or more cores, each predicted before it is
-//! tried.
+//! tried. The lever that is left, a connection that is kept, is [`crate::knee`]'s.
 
 use crate::{
     drive::Crowd,

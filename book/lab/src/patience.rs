@@ -155,6 +155,7 @@ fn crowd(scale: &Scale, rate: f64) -> Crowd {
         stall: "silent".into(),
         stall_percent: PERCENT,
         poisson: None,
+        kept: None,
     }
 }
 

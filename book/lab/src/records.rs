@@ -95,6 +95,9 @@ pub struct Record {
     pub lateness_p99_ms: Option<f64>,
     /// Whether it was late by more than a run can bear: the machine was the limit, not the link.
     pub spoiled: Option<bool>,
+    /// Requests that were due and not sent when the step was over, since their connection waited for an earlier
+    /// answer. Empty where each has a connection of its own.
+    pub waiting: Option<u64>,
 }
 
 /// Where the numbers of a record come from.

@@ -3,6 +3,9 @@
 use anyhow::{Result, bail};
 use contract::verdicts::{CHAPTERS, Column, columns};
 
+/// The program of all models of chapter 07: not in the table of 01 to 06, since it speaks HTTP.
+pub const CH07: Column = Column { name: "ch07", about: "eleven models, one HTTP core" };
+
 /// The servers named in `text` (`01,04` or `ch01,ch03-one-recv`), or all chapters.
 ///
 /// # Errors

@@ -99,6 +99,7 @@ fn crowd(scale: &Scale, stall: &str, percent: f64) -> Crowd {
         stall: stall.into(),
         stall_percent: percent,
         poisson: None,
+        kept: None,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use assert_cmd::Command;
 use lab::{
-    backlog, memory, names, patience,
+    backlog, knee, memory, names, patience,
     records::{Record, read_csv},
     trace::record::Count,
 };
@@ -147,6 +147,37 @@ fn a_staircase_counts_what_the_link_carries() {
     assert!(mine.iter().all(|it| it.spoiled.is_some() && it.lateness_p99_ms.is_some()));
     // Three ways of light, at 15 ms each on average, and no packet is earlier than 8 ms.
     assert!(mine.iter().all(|it| it.p50_ms > Some(32.0)), "{mine:?}");
+}
+
+#[test]
+fn a_kept_connection_takes_fewer_packets() {
+    let (said, success, rows): (_, _, Vec<knee::Row>) = smoke("knee", &[]);
+    if rows.is_empty() {
+        assert!(!success && said.lines().any(|it| it.starts_with("cargo lab: ")), "{said}");
+        eprintln!("NEEDS network namespaces: {said}");
+        return;
+    }
+    let of = |experiment: &str| -> Vec<&knee::Row> {
+        rows.iter().filter(|it| it.experiment == experiment).collect()
+    };
+    let (each, kept) = (of("knee-run"), of("knee-kept-run"));
+    let ([each], [kept]) = (&each[..], &kept[..]) else { panic!("a run of each: {rows:?}") };
+    assert_eq!((each.server.as_str(), kept.server.as_str()), ("ch04", "ch07"));
+    assert_eq!(each.packets_per_second, kept.packets_per_second);
+    let packets = |row: &knee::Row| row.packets_per_request.expect("they are counted");
+    // Three where there were ten; of the first few each is acknowledged alone, and takes four.
+    let ratio = packets(each) / packets(kept);
+    assert!((2.0..4.5).contains(&ratio), "{} and {} packets", packets(each), packets(kept));
+    // Half as many ways, and no packet is earlier than 8 ms.
+    assert!(kept.p50_ms > Some(16.0) && kept.p50_ms < each.p50_ms, "{kept:?} {each:?}");
+    // At three times the rate that the link allows, the requests wait for those before them.
+    let steps = of("knee-kept");
+    assert_eq!(steps.len(), 3, "{rows:?}");
+    let waiting = |row: &knee::Row| {
+        let (waiting, scheduled) = (row.waiting.expect("a count"), row.scheduled.expect("a count"));
+        waiting as f64 / scheduled as f64
+    };
+    assert!(waiting(steps[0]) < 0.1 && waiting(steps[2]) > 0.25, "{steps:?}");
 }
 
 #[test]

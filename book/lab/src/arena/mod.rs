@@ -27,6 +27,7 @@ use crate::{
     experiment::{Bench, Experiment, Form, Outcome, Scale, rows},
     pool::{self, Task},
     records::Table,
+    servers::CH07,
 };
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -37,9 +38,6 @@ use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
-
-/// The program of all models.
-const CH07: Column = Column { name: "ch07", about: "eleven models, one HTTP core" };
 
 /// What a start, its connections and its end take beside the load, about.
 const AROUND: Duration = Duration::from_millis(900);

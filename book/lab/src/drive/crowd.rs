@@ -1,5 +1,6 @@
 //! Clients: when they come, how long they wait, which of them stall; and what they have seen.
 
+use super::kept;
 use crate::records::{Record, round};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ pub struct Crowd {
     pub stall_percent: f64,
     /// The dice of exponential gaps between requests; `None` makes all gaps equal.
     pub poisson: Option<u64>,
+    /// So many connections stay, and all requests go over them, by HTTP; `None` is one line for each
+    /// connection. Of these nobody stalls.
+    pub kept: Option<usize>,
 }
 
 /// What clients have seen, of a server that they know nothing of.
@@ -48,7 +52,7 @@ pub struct Step {
 pub struct Now {
     /// Of the schedule, between 0 and 1.
     pub fraction: f64,
-    /// Seconds since the schedule began.
+    /// Seconds since the schedule began; that of the step, where connections are kept.
     pub elapsed_s: f64,
     /// The step under way, from 0.
     pub step: usize,
@@ -67,13 +71,16 @@ pub struct Now {
 /// The clients of `crowd`, in threads of this process.
 ///
 /// # Errors
-/// Those of [`stress::run`].
+/// Those of [`stress::run`] and [`stress::http::run`].
 pub fn clients(
     crowd: &Crowd,
     target: SocketAddr,
     progress: &mut dyn FnMut(&Now),
     stop: &AtomicBool,
 ) -> Result<Seen> {
+    if let Some(connections) = crowd.kept {
+        return kept::clients_kept(crowd, connections, target, progress, stop);
+    }
     let report = stress::run(&crowd.plan(target)?, &mut |now| progress(&Now::of(now)), stop)?;
     let steady = report.steps.iter().filter(|it| it.phase == "steady");
     Ok(Seen { steps: steady.map(|step| Step::of(step, crowd, &report)).collect() })
@@ -83,15 +90,23 @@ impl Crowd {
     /// Descriptors that it may need at once: everybody who is due within one patience, and every stalled
     /// client.
     pub fn descriptors(&self) -> usize {
+        if let Some(connections) = self.kept {
+            return connections + 64;
+        }
         let highest = self.rates.iter().copied().fold(0.0, f64::max);
         let requests: f64 = self.rates.iter().map(|rate| rate * self.hold.as_secs_f64()).sum();
         let stalled = requests * self.stall_percent / 100.0;
         (highest * self.timeout.as_secs_f64() + stalled).ceil() as usize + 64
     }
 
-    /// The longest that it takes: all steps, and the patience of the last client.
+    /// The longest that it takes: all steps, and the patience of the last client. Where connections are kept,
+    /// about how long.
     pub fn length(&self) -> Duration {
-        self.hold * self.rates.len() as u32 + self.timeout
+        let steps = self.rates.len() as u32;
+        match self.kept {
+            Some(_) => kept::step_about(self) * steps,
+            None => self.hold * steps + self.timeout,
+        }
     }
 
     /// The plan against the server at `target`.

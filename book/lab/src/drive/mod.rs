@@ -1,9 +1,11 @@
 //! One run: a server, the clients that `stress` makes for it, and the rows that they leave.
 //!
-//! [`crowd`] is the clients, in threads of this process; [`apart`] puts them into a process of their own.
+//! [`crowd`] is the clients, in threads of this process, and [`kept`] those of them who keep their connections;
+//! [`apart`] puts them into a process of their own.
 
 pub mod apart;
 pub mod crowd;
+pub mod kept;
 
 pub use apart::{clients_apart, serve_orders};
 pub use crowd::{Crowd, Now, Seen, Step, clients};
@@ -14,7 +16,7 @@ use crate::{
     race::scoreboard::{ms, thousands},
     records::Record,
     screen::{Bar, Screen},
-    servers::short,
+    servers::{CH07, short},
 };
 use anyhow::{Context, Result, anyhow};
 use contract::server::Server;
@@ -26,6 +28,9 @@ use std::{
 
 /// A run whose clients were late is made so often.
 const TRIES: usize = 3;
+
+/// The model of chapter 07 that waits as 04 does.
+pub const MODEL: &str = "epoll-level";
 
 /// What is put to a server, and what its rows say of it.
 #[derive(Clone, Debug)]
@@ -93,12 +98,13 @@ pub fn on_quiet_loopback(job: &Job<'_>, bench: &Bench<'_>) -> Result<Run> {
     }
 }
 
-/// Starts `binary` at `address`.
+/// Starts `binary` at `address`; chapter 07 with its [`MODEL`].
 ///
 /// # Errors
 /// If it does not start: the sentence has its own words.
 pub fn start(binary: &Binary, address: &str) -> Result<Server> {
-    Server::start_at(&binary.path, address)
+    let options: &[&str] = if binary.column == CH07 { &["--model", MODEL] } else { &[] };
+    Server::start_with_options(&binary.path, address, options)
         .with_context(|| format!("{} cannot run", short(binary.column.name)))
 }
 

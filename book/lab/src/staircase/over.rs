@@ -2,7 +2,7 @@
 //! the link's counters beside each step.
 
 use crate::{
-    drive::{self, Job, Now, Run},
+    drive::{self, Crowd, Job, Now, Run, kept},
     experiment::Bench,
     link::{Counts, Link, Packets, Profile, Side},
     records::round,
@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use contract::server::Server;
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeMap,
     env,
     net::SocketAddr,
     sync::{
@@ -44,8 +45,8 @@ pub struct Crossing {
 /// What a run shares with whoever looks at its link.
 #[derive(Debug, Default)]
 struct Watched {
-    /// When the schedule began, as soon as that is known.
-    origin: Mutex<Option<Instant>>,
+    /// When the schedule began, as soon as that is known; where connections are kept, that of each step.
+    origins: Mutex<BTreeMap<usize, Instant>>,
     is_over: AtomicBool,
 }
 
@@ -94,8 +95,7 @@ fn once(bench: &Bench<'_>, job: &Job<'_>, profile: &Profile) -> Result<Crossing>
                 let _ = say.send(Err(error).context("setns: the server's side of the link"));
             }
         });
-        let steps = job.crowd.rates.len() as u32;
-        let watcher = scope.spawn(move || watch(link, watched, job.crowd.hold, steps));
+        let watcher = scope.spawn(move || watch(link, watched, &job.crowd));
         let ran = heard
             .recv()
             .unwrap_or_else(|_| Err(anyhow!("the thread of the server ended")))
@@ -108,7 +108,7 @@ fn once(bench: &Bench<'_>, job: &Job<'_>, profile: &Profile) -> Result<Crossing>
     Ok(crossing(run, job, &link.counts(), &looks))
 }
 
-/// `run` with the counters of the link in its rows; `looks` are those at the end of each step.
+/// `run` with the counters of the link in its rows; `looks` are those of [`watch`].
 fn crossing(mut run: Run, job: &Job<'_>, counts: &Counts, looks: &[Counts]) -> Crossing {
     let spoiled = counts.spoiled().or_else(|| late_clients(&run));
     let nothing = Counts::default();
@@ -116,8 +116,12 @@ fn crossing(mut run: Run, job: &Job<'_>, counts: &Counts, looks: &[Counts]) -> C
         let index = (record.step - job.first_step) as usize;
         record.lateness_p99_ms = Some(round(counts.lateness_p99_ms));
         record.spoiled = Some(spoiled.is_some());
-        let Some(last) = looks.get(index) else { continue };
-        let first = index.checked_sub(1).and_then(|before| looks.get(before)).unwrap_or(&nothing);
+        let before = index.checked_sub(1).map_or(Some(&nothing), |it| looks.get(it));
+        let (first, last) = match job.crowd.kept {
+            Some(_) => (looks.get(2 * index), looks.get(2 * index + 1)),
+            None => (before, looks.get(index)),
+        };
+        let (Some(first), Some(last)) = (first, last) else { continue };
         let more = |count: fn(&Packets) -> u64| {
             let both = |it: &Counts| count(&it.to_server) + count(&it.to_client);
             Some(both(last).saturating_sub(both(first)))
@@ -150,29 +154,48 @@ fn drive_there(
         let mut command = link.command(Side::Client, &this);
         command.arg("drive");
         let mut noting = |now: &Now| {
-            let began = Instant::now().checked_sub(Duration::from_secs_f64(now.elapsed_s));
-            if let Ok(mut origin) = watched.origin.lock() {
-                // What has waited least on its way to us is nearest to the truth.
-                *origin = began.into_iter().chain(*origin).min();
-            }
+            watched.note(now, job.crowd.kept.is_some());
             progress(now);
         };
         drive::clients_apart(command, &job.crowd, target, &mut noting, stop)
     })
 }
 
-/// The counters at the end of each of so many `steps`, until the run is over.
-fn watch(link: &Link, watched: &Watched, hold: Duration, steps: u32) -> Vec<Counts> {
+/// The counters at the end of each step, until the run is over. Where connections are kept, those at the
+/// beginning and at the end of what counts of each step: that they are opened and closed is no part of it.
+fn watch(link: &Link, watched: &Watched, crowd: &Crowd) -> Vec<Counts> {
     let mut looks = Vec::new();
-    while (looks.len() as u32) < steps && !watched.is_over.load(Ordering::Relaxed) {
-        let origin = watched.origin.lock().map_or(None, |origin| *origin);
-        let end = origin.map(|origin| origin + hold * (looks.len() as u32 + 1));
-        if end.is_some_and(|end| end <= Instant::now()) {
+    let each = if crowd.kept.is_some() { 2 } else { 1 };
+    while looks.len() < each * crowd.rates.len() && !watched.is_over.load(Ordering::Relaxed) {
+        if watched.moment(looks.len(), crowd).is_some_and(|it| it <= Instant::now()) {
             looks.push(link.counts());
         }
         thread::sleep(LOOK);
     }
     looks
+}
+
+impl Watched {
+    /// Notes when the schedule began, or that of a step.
+    fn note(&self, now: &Now, is_kept: bool) {
+        let began = Instant::now().checked_sub(Duration::from_secs_f64(now.elapsed_s));
+        let Some(began) = began.filter(|_| !is_kept || now.elapsed_s > 0.0) else { return };
+        if let Ok(mut origins) = self.origins.lock() {
+            let origin = origins.entry(if is_kept { now.step } else { 0 }).or_insert(began);
+            // What has waited least on its way to us is nearest to the truth.
+            *origin = began.min(*origin);
+        }
+    }
+
+    /// When the counters are to be looked at after so many looks, as soon as that is known.
+    fn moment(&self, looks: usize, crowd: &Crowd) -> Option<Instant> {
+        let origins = self.origins.lock().ok()?;
+        if crowd.kept.is_none() {
+            return Some(*origins.get(&0)? + crowd.hold * (looks as u32 + 1));
+        }
+        let begins = *origins.get(&(looks / 2))? + kept::WARM_UP;
+        Some(if looks.is_multiple_of(2) { begins } else { begins + crowd.hold })
+    }
 }
 
 impl Crossing {
