@@ -154,7 +154,8 @@ impl Arena {
         let mut text =
             format!("\nasked:      {}\npredicted:  {}\n", self.question(), self.prediction());
         if !outcome.answer.is_empty() {
-            text += &format!("measured:   {}\n", outcome.answer);
+            let label = if outcome.missing > 0 { "so far:  " } else { "measured:" };
+            text += &format!("{label}   {}\n", outcome.answer);
         }
         for finding in &outcome.findings {
             text += &format!("note:       {finding}\n");
@@ -298,6 +299,8 @@ mod tests {
         for part in ["asked:", "predicted:", "measured:   nobody starves", "1.00 to 1.02"] {
             assert!(words.contains(part), "{words}");
         }
+        let cut = Arena(Part::Quick).words(&Outcome { missing: 1, ..outcome });
+        assert!(cut.contains("so far:     nobody starves"), "{cut}");
         assert!(!Arena(Part::C10k).words(&Outcome::default()).contains("measured:"));
     }
 
