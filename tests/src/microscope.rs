@@ -174,6 +174,27 @@ fn doing_task(pid: u32, task: u32) -> String {
     }
 }
 
+/// Whether there is room for one more in each queue of the server on `port` of process `pid`. `None` where that
+/// cannot be seen: /proc does not say how long a queue may be.
+pub fn has_room(pid: u32, port: u16) -> Option<bool> {
+    let sockets = sockets(pid, port);
+    let mut rooms =
+        sockets.iter().filter(|it| it.state == LISTEN && it.local.port() == port).map(|it| {
+            // The kernel takes one more than was asked for.
+            (it.transmit_queue > 0).then_some(it.receive_queue <= it.transmit_queue)
+        });
+    let first = rooms.next()??;
+    rooms.try_fold(first, |all, it| Some(all && it?))
+}
+
+/// Whether all that the client at `client` has sent to `port` of process `pid` has arrived there, read or
+/// not. `None` where that cannot be seen.
+pub fn has_arrived(pid: u32, port: u16, client: SocketAddr) -> Option<bool> {
+    let sockets = sockets(pid, port);
+    let ours = sockets.iter().find(|it| it.local == client && it.peer.port() == port);
+    ours.map(|it| it.transmit_queue == 0)
+}
+
 impl View {
     /// The view in one sentence. `names` are the clients that have one.
     pub fn sentence(&self, names: &[(&str, SocketAddr)]) -> String {

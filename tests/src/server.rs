@@ -300,7 +300,7 @@ impl Server {
     pub fn must_run(&self) -> anyhow::Result<()> {
         let deadline = Instant::now() + Duration::from_millis(500);
         while Instant::now() < deadline {
-            if self.is_zombie() {
+            if processes::has_ended(self.pid()) {
                 return Err(Ended { exe: self.exe.clone(), last_words: self.last_words() }.into());
             }
             thread::sleep(Duration::from_millis(5));
@@ -376,6 +376,12 @@ impl Server {
         processes::family(self.pid())
     }
 
+    /// Whether it and its children sleep until something happens: what it does not do now, it does not do by
+    /// itself. A server that has been woken and waits for a core does not sleep.
+    pub fn is_asleep(&self) -> bool {
+        self.processes().into_iter().all(processes::is_asleep)
+    }
+
     /// What it and its children do at this moment.
     pub fn look(&self) -> View {
         microscope::look_at(&self.processes(), self.address.port())
@@ -396,7 +402,7 @@ impl Server {
     ///
     /// When it has ended.
     pub fn descriptors(&self) -> anyhow::Result<usize> {
-        self.count("fd")
+        self.sum(|pid| processes::count(pid, "fd"))
     }
 
     /// How many descriptors its process alone has open, without its children.
@@ -430,11 +436,7 @@ impl Server {
     ///
     /// When it has ended.
     pub fn threads(&self) -> anyhow::Result<usize> {
-        self.count("task")
-    }
-
-    fn count(&self, folder: &str) -> anyhow::Result<usize> {
-        self.sum(|pid| processes::count(pid, folder))
+        self.sum(processes::threads)
     }
 
     /// What `measure` says of its process and of each of its children, in all.
@@ -486,11 +488,6 @@ impl Server {
     pub fn wanted_time(&self) -> anyhow::Result<Duration> {
         let each = |pid| processes::wanted_times(pid).into_iter().map(|it| it.1).sum::<Duration>();
         self.sum(|pid| Some(each(pid)))
-    }
-
-    /// The same of each of its threads and of those of its children.
-    pub fn wanted_times(&self) -> Vec<(u32, Duration)> {
-        self.processes().into_iter().flat_map(processes::wanted_times).collect()
     }
 
     /// How often its threads went to sleep of their own will: `voluntary_ctxt_switches` of proc(5).

@@ -14,12 +14,14 @@ mod resources;
 mod stalls;
 mod stops;
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::{ANSWER, Observation, Outcome, Trouble, fails, judged};
+use super::{ANSWER, Observation, Outcome, PROMPT, Trouble, fails, judged, poll};
 use crate::http::{Answer, Caller, NoAnswer, get_and_close};
 use crate::inject::Injection;
-use crate::server::{End, Program, Server};
+use crate::microscope;
+use crate::server::{Client, End, Program, Server};
 use crate::verdicts::{Symptom, models};
 
 /// A server that is held to the table.
@@ -95,6 +97,9 @@ pub fn run(row: &str, subject: &Subject) -> Outcome {
 
 /// Two seconds of patience, with a request and with a silent connection.
 const IMPATIENT: [&str; 4] = ["--patience-ms", "2000", "--idle-ms", "2000"];
+
+/// More patience than any machine needs, where a probe is not about that.
+const PATIENT: [&str; 4] = ["--patience-ms", "60000", "--idle-ms", "60000"];
 
 /// Enough workers for a pool to hold the few clients of a probe at once.
 const FOUR: [&str; 2] = ["--workers", "4"];
@@ -191,10 +196,55 @@ fn still_serves(server: &Server, after: &str) -> Result<Option<Observation>, Tro
     Ok(None)
 }
 
+/// The answer to `request`, as [`answer_promptly`] has it.
+fn ask_promptly(server: &Server, caller: &mut Caller, request: &[u8]) -> Result<Answer, NoAnswer> {
+    let _ = caller.say(request);
+    answer_promptly(server, caller)
+}
+
+/// The next answer, for which it waits for [`PROMPT`], and longer while the server has something to do: one
+/// that waits for a core is slow. One that sleeps while somebody waits stalls.
+fn answer_promptly(server: &Server, caller: &mut Caller) -> Result<Answer, NoAnswer> {
+    let start = Instant::now();
+    let mut answer = caller.answer(PROMPT / 2);
+    let mut was_asleep = false;
+    while let Err(no) = &answer
+        && no.heard.end == End::Open
+        && no.wrong.is_none()
+        && start.elapsed() < if was_asleep { PROMPT } else { ANSWER }
+    {
+        was_asleep |= server.is_asleep();
+        // It may have answered, and then gone to sleep.
+        answer = caller.answer(PROMPT.saturating_sub(start.elapsed()));
+    }
+    answer
+}
+
+/// Waits until the server has accepted `client` and read what it said, at most for a moment. Whether that
+/// was seen.
+fn is_taken_in(server: &Server, client: &Client) -> bool {
+    let (pid, port) = (server.pid(), server.address().port());
+    let look = || microscope::has_taken_in(pid, port, client.address());
+    if look().is_none() {
+        thread::sleep(UNSEEN);
+        return false;
+    }
+    poll(MOMENT, || look() == Some(true))
+}
+
+/// Waits until the server has done what it had to do, and sleeps. One that never sleeps is not waited for
+/// without end.
+fn settle(server: &Server) {
+    poll(PROMPT, || server.is_asleep());
+}
+
 /// Whether it is a refusal that says when to come again.
 fn is_polite(answer: &Answer) -> bool {
     answer.status == 503 && answer.closes() && answer.field("Retry-After").is_some()
 }
+
+/// How long is waited instead where it cannot be seen whether the server has read what was sent.
+const UNSEEN: Duration = Duration::from_millis(40);
 
 /// A short time, in which a server on a busy machine has done what it had to do.
 const MOMENT: Duration = Duration::from_millis(300);

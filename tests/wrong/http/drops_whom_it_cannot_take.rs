@@ -25,9 +25,5 @@ fn accept(
     config: &Config,
 ) -> anyhow::Result<Option<Client>> {
     let client = common::accept(listener, core, served, config)?;
-    // What it asks has come by then.
-    std::thread::sleep(std::time::Duration::from_millis(u64::from(
-        served >= config.connections_max,
-    )));
     Ok(client.filter(|_| served < config.connections_max))
 }

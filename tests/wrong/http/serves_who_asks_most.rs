@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 }
 
 /// A pause that is shorter is not the end of what a client has to say.
-const PAUSE: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_secs(3);
 
 fn turn(client: &mut Client, core: &mut Core) -> bool {
     let mut heard_last = Instant::now();

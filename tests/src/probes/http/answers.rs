@@ -3,12 +3,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::{ANSWER, holds};
+use super::super::{ANSWER, holds, poll};
 use super::{
-    MOMENT, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, fails, meanwhile,
-    symptom,
+    MOMENT, ODD, Observation, Outcome, PATIENT, QUESTION, Subject, Trouble, expect, fails,
+    is_taken_in, meanwhile, symptom,
 };
 use crate::http::{Answer, Caller, NoAnswer, get, get_and_close};
+use crate::microscope;
 use crate::server::{End, Server};
 use crate::verdicts::Symptom;
 
@@ -108,18 +109,18 @@ pub(super) fn any_split(subject: &Subject) -> Outcome {
             ODD,
         ),
     ];
-    let server = subject.start()?;
+    let server = subject.start_with(&PATIENT)?;
     let mut caller = Caller::connect(&server, "a client")?;
     for (pieces, body) in REQUESTS {
         for (at, piece) in pieces.iter().enumerate() {
             if at > 0 {
-                // Long enough for the piece to be a packet of its own and to be read as one.
-                thread::sleep(Duration::from_millis(40));
+                // What came before has been read by itself.
+                is_taken_in(&server, &caller.client);
             }
             let _ = caller.say(piece.as_bytes());
         }
         let pieces: Vec<String> = pieces.iter().map(|it| it.escape_default().to_string()).collect();
-        let story = format!("A client sent `{}`, a moment apart,", pieces.join("` `"));
+        let story = format!("A client sent `{}`, one after the other,", pieces.join("` `"));
         let answer = caller.answer(ANSWER);
         if let Some(finding) = expect(&server, answer, body, &story)? {
             return Ok(finding);
@@ -154,9 +155,17 @@ pub(super) fn half_closed(subject: &Subject) -> Outcome {
     ];
     for (request, pause, answers) in cases {
         let mut caller = Caller::connect(&server, "a client")?;
+        // Both at once are there when it looks, or the one after the other.
+        if pause.is_zero() {
+            server.stop()?;
+        }
         let _ = caller.say(request);
         thread::sleep(pause);
         let _ = caller.client.half_close();
+        if pause.is_zero() {
+            has_left(&server, &caller);
+            server.resume()?;
+        }
         let story = format!("A client sent `{}`, half-closed,", request.escape_ascii());
         let body = if request.starts_with(b"POST") { b"hello".as_slice() } else { ODD };
         for _ in 0..answers {
@@ -183,6 +192,14 @@ pub(super) fn half_closed(subject: &Subject) -> Outcome {
         return fails(Symptom::WrongAnswer, seen);
     }
     holds("Clients that had said all they would say were answered.")
+}
+
+/// Waits until all that was sent has arrived, at most for a moment.
+fn has_left(server: &Server, caller: &Caller) {
+    let port = server.address().port();
+    poll(MOMENT, || {
+        microscope::has_arrived(server.pid(), port, caller.client.address()) != Some(false)
+    });
 }
 
 pub(super) fn pipelined(subject: &Subject) -> Outcome {
@@ -231,7 +248,14 @@ fn thousand_deep(server: &Server, mut caller: Caller) -> Outcome {
     const DEPTH: usize = 1000;
     let requests: Vec<u8> = (1..=DEPTH).flat_map(|it| get(&format!("/bytes/{it}"))).collect();
     let socket = caller.client.stream().try_clone()?;
+    // All of it is there when it looks: there is no second event for what it leaves unread.
+    server.stop()?;
     let sender = thread::spawn(move || std::io::Write::write_all(&mut &socket, &requests));
+    // Where a socket does not hold so much, the rest comes later.
+    if poll(MOMENT, || sender.is_finished()) {
+        has_left(server, &caller);
+    }
+    server.resume()?;
     for at in 1..=DEPTH {
         let answer = caller.answer(ANSWER);
         let told = match answer {
@@ -258,10 +282,10 @@ pub(super) fn refusal(subject: &Subject) -> Outcome {
     let cases: [(&[u8], &[u16]); 3] =
         [(large, &[413]), (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", &[400]), (&first, &[200, 400])];
     for (request, statuses) in cases {
-        // A server reads on for a second. On a machine so busy that the rest takes longer to come, it says
-        // nothing that the server closes meanwhile: once more.
+        // On a machine so busy that the rest takes too long to come, it says nothing that the server closes
+        // meanwhile: once more.
         let mut found = Some(Refused::TooLate);
-        for _ in 0..3 {
+        for _ in 0..TRIES {
             found = refused(&server, request, statuses)?;
             if !matches!(found, Some(Refused::TooLate)) {
                 break;
@@ -272,13 +296,18 @@ pub(super) fn refusal(subject: &Subject) -> Outcome {
             Some(Refused::Wrong(finding)) => return Ok(finding),
             Some(Refused::TooLate) => {
                 return Err(Trouble::Broken(anyhow::anyhow!(
-                    "three times it took half a second to send 64 KiB: is this machine very busy?"
+                    "{TRIES} times it took {READS_ON:?} to send 64 KiB: is this machine very busy?"
                 )));
             }
         }
     }
     holds("Requests that still arrived were refused, and the refusal was heard to its end.")
 }
+
+/// How long every server reads on at least after a refusal: who comes later than that may be reset. One that
+/// serves one client at a time has somebody else waiting, and closes a little later than this.
+const READS_ON: Duration = Duration::from_millis(200);
+const TRIES: usize = 20;
 
 /// What becomes of a refusal that is not heard to its end.
 enum Refused {
@@ -290,16 +319,18 @@ enum Refused {
 fn refused(server: &Server, request: &[u8], statuses: &[u16]) -> Result<Option<Refused>, Trouble> {
     let wrong = |symptom, seen| fails(symptom, seen).map(|it| Some(Refused::Wrong(it)));
     let mut caller = Caller::connect(server, "a client")?;
+    // Nothing is refused before this moment.
     let begin = Instant::now();
     let mut sent = caller.say(request);
-    // It goes on sending, as somebody does who has not looked yet. Nothing of it is executed any more.
+    // The refusal is on its way, and the client goes on sending, as somebody does who has not looked yet.
+    // Nothing of it is executed any more.
+    poll(ANSWER, || !caller.client.is_held());
     let is_post = request.starts_with(b"POST");
     let more = if is_post { vec![b'x'; 16384] } else { get(QUESTION).repeat(400) };
     for _ in 0..4 {
-        thread::sleep(Duration::from_millis(10));
         sent = sent.and_then(|()| caller.say(&more));
     }
-    let is_late = begin.elapsed() > Duration::from_millis(500);
+    let is_late = begin.elapsed() > READS_ON;
     let request = String::from_utf8_lossy(request);
     let story = format!("A client sent `{}`, and more,", request.escape_default());
     for &status in statuses {

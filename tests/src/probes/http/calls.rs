@@ -1,7 +1,7 @@
 //! The promise about system calls, of connections that are there already.
 
-use super::super::{ANSWER, holds};
-use super::{ODD, Outcome, QUESTION, Subject, Trouble, expect, fails, still_serves};
+use super::super::holds;
+use super::{ODD, Outcome, QUESTION, Subject, Trouble, ask_promptly, expect, fails, still_serves};
 use crate::http::{Caller, get};
 use crate::trace::{self, Trace};
 use crate::verdicts::Symptom;
@@ -19,7 +19,7 @@ pub(super) fn few_calls(subject: &Subject) -> Outcome {
     let mut callers = Vec::new();
     for _ in 0..BATCH {
         let mut caller = Caller::connect(&server, "one of a batch")?;
-        match caller.ask(&get(QUESTION), ANSWER / 5) {
+        match ask_promptly(&server, &mut caller, &get(QUESTION)) {
             Ok(answer) if answer.is(ODD) => callers.push(caller),
             // It serves so many at once, and no more: they are the batch.
             Err(no) if no.wrong.is_none() && !callers.is_empty() => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::super::reactors::cores;
 use super::super::{ANSWER, holds};
-use super::{ODD, Outcome, QUESTION, Subject, Trouble, expect, fails};
+use super::{ODD, Outcome, QUESTION, Subject, Trouble, expect, fails, settle};
 use crate::http::{Caller, get};
 use crate::processes;
 use crate::server::Server;
@@ -21,6 +21,7 @@ pub(super) fn every_core(subject: &Subject) -> Outcome {
         ));
     }
     let server = subject.start()?;
+    settle(&server); // Whoever has only just begun sleeps for the first time, and not for a client.
     let clients = 128.max(32 * cores);
     let mut slept: BTreeMap<u32, u64> = BTreeMap::new();
     let before = sleeps(&server);
@@ -47,7 +48,7 @@ pub(super) fn every_core(subject: &Subject) -> Outcome {
     // and then. A thread that was made for this client alone is a new one, whether it has slept or not: the
     // question may have been there before it began.
     let own = slept.keys().filter(|&id| !before.contains_key(id)).count();
-    let old = slept.iter().filter_map(|(id, sleeps)| Some(sleeps - before.get(id)?));
+    let old = slept.iter().filter_map(|(id, sleeps)| Some(sleeps.saturating_sub(*before.get(id)?)));
     let mut grown: Vec<u64> = old.filter(|it| *it > 0).collect();
     grown.sort_unstable_by(|a, b| b.cmp(a));
     let share = (clients / (8 * cores)) as u64;
@@ -58,7 +59,8 @@ pub(super) fn every_core(subject: &Subject) -> Outcome {
         grown.len(),
         most.join(", ")
     );
-    let is_a_crowd = own + grown.len() >= clients / 2;
+    // Each of a pool serves some of them, whichever it is that the kernel wakes.
+    let is_a_crowd = own + grown.len() >= clients / 4;
     if busy >= cores || is_a_crowd { holds(seen) } else { fails(Symptom::OneCore, seen) }
 }
 

@@ -8,8 +8,8 @@ use anyhow::Context;
 use nix::sys::signal::Signal;
 
 use super::super::resources::{must_remember, own_address};
-use super::super::{ANSWER, LET_GO, PROMPT, TO_SLEEP, holds, poll, seconds};
-use super::{Outcome, QUESTION, Subject, fails, still_serves};
+use super::super::{ANSWER, LET_GO, TO_SLEEP, holds, poll, seconds};
+use super::{Outcome, QUESTION, Subject, fails, is_taken_in, settle, still_serves};
 use crate::http::{Caller, get, get_and_close};
 use crate::processes;
 use crate::server::{Client, Server, connect_soon};
@@ -37,6 +37,7 @@ pub(super) fn leaks(subject: &Subject) -> Outcome {
     };
     // The last of them may still be there.
     thread::sleep(Duration::from_millis(200));
+    settle(&server);
     let (before, resident) = (used()?, server.resident_bytes()?);
     let clients = mixed(&server, CLIENTS)?;
     if let Some(finding) = still_serves(&server, "many mixed clients")? {
@@ -120,11 +121,17 @@ pub(super) fn idle(subject: &Subject) -> Outcome {
             let _ = holder.send(&bytes);
             holders.push(holder);
         }
-        thread::sleep(TO_SLEEP * 2);
+        if let Some(last) = holders.last() {
+            is_taken_in(&server, last);
+        }
+        settle(&server);
         // Somebody leaves whose answer is not due: ERR and HUP come with no interest at all.
         if let Some(last) = holders.pop() {
             last.reset()?;
         }
+        // What it does about that is not what it does while nobody asks.
+        thread::sleep(TO_SLEEP);
+        settle(&server);
         let time = Duration::from_millis(1200);
         let sleeps = server.sleeps()?;
         let (cpu, spun) = spins(&server, time, time / 20)?;
@@ -168,11 +175,11 @@ pub(super) fn restart(subject: &Subject) -> Outcome {
         // Children that outlive it have the port.
         let lives = |it: &u32| processes::state(*it).is_some_and(|it| !matches!(it, 'Z' | 'X'));
         let left = || children.iter().filter(|it| lives(it)).count();
-        let gone = poll(PROMPT, || left() == 0);
+        let gone = poll(LET_GO, || left() == 0);
         let restarted = Server::start_program_at(&program, &address.to_string());
         if !gone {
             let seen =
-                format!("{} after {signal}, {} of its children went on.", seconds(PROMPT), left());
+                format!("{} after {signal}, {} of its children went on.", seconds(LET_GO), left());
             for child in children.into_iter().filter(lives) {
                 let child = nix::unistd::Pid::from_raw(child.cast_signed());
                 let _ = nix::sys::signal::kill(child, Signal::SIGKILL);
@@ -239,19 +246,24 @@ pub(super) fn out_of_descriptors(subject: &Subject) -> Outcome {
     holds(told.join(" "))
 }
 
-/// The CPU time that it uses in `time`, and whether that is more than `most` or one of its threads wanted most
-/// of the time. With many processes, what all of them want together says nothing on a busy machine.
+/// The CPU time that it uses in `time`, and whether that is more than `most`, or one of its threads wanted most
+/// of the time. With many processes, what all of them want together says nothing on a busy machine. And a
+/// thread that wakes up for a moment may want a core for long where there is none: then it has run for next to
+/// nothing of it.
 pub(super) fn spins(
     server: &Server,
     time: Duration,
     most: Duration,
 ) -> anyhow::Result<(Duration, bool)> {
-    let (cpu, wanted) = (server.cpu_time()?, server.wanted_times());
+    let run_times = || server.processes().into_iter().flat_map(processes::run_times);
+    let before: BTreeMap<u32, [Duration; 2]> = run_times().collect();
+    let cpu = server.cpu_time()?;
     thread::sleep(time);
     let cpu = server.cpu_time()?.saturating_sub(cpu);
-    let before: BTreeMap<u32, Duration> = wanted.into_iter().collect();
-    let wants = |(thread, now): &(u32, Duration)| {
-        now.saturating_sub(before.get(thread).copied().unwrap_or_default()) > time * 2 / 3
+    let wants = |(thread, now): (u32, [Duration; 2])| {
+        let then = before.get(&thread).copied().unwrap_or_default();
+        let [ran, waited] = [0, 1].map(|it| now[it].saturating_sub(then[it]));
+        ran + waited > time * 2 / 3 && ran > time / 400
     };
-    Ok((cpu, cpu > most || server.wanted_times().iter().any(wants)))
+    Ok((cpu, cpu > most || run_times().any(wants)))
 }

@@ -1,13 +1,14 @@
 //! The promises about how a server ends.
 
 use std::net::TcpStream;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
 use super::super::{ANSWER, LET_GO, PROMPT, holds, poll, seconds};
-use super::{FOUR, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, fails};
+use super::{
+    FOUR, ODD, Observation, Outcome, QUESTION, Subject, Trouble, ask_promptly, expect, fails,
+};
 use crate::http::{Caller, get};
 use crate::microscope;
 use crate::processes;
@@ -16,13 +17,17 @@ use crate::verdicts::Symptom;
 
 /// Whom the server has when it is asked to stop.
 struct Clients {
-    /// One who has asked for what takes a second and a half.
+    /// One who has asked for what takes three seconds.
     slow: Caller,
     /// One who has asked before, and now says nothing. `None` where one client is all it holds at once.
     idle: Option<Caller>,
     /// One who has sent the beginning of a request.
     half: Option<Caller>,
 }
+
+/// All that has to happen before its answer is given twice [`PROMPT`], and takes next to nothing.
+const SLOW: &str = "/slow/3000";
+const SOON: Duration = PROMPT.saturating_mul(2);
 
 const BEGIN: &[u8] = b"GET /parity/7 HTTP/1.1\r\nHo";
 const END: &[u8] = b"st: a\r\n\r\n";
@@ -66,7 +71,7 @@ fn clients(server: &Server) -> Result<Result<Clients, Observation>, Trouble> {
         return Ok(Err(finding));
     }
     let mut half = Caller::connect(server, "a client with half a head")?;
-    let answer = half.ask(&get(QUESTION), PROMPT);
+    let answer = ask_promptly(server, &mut half, &get(QUESTION));
     let (idle, half) = match answer {
         Ok(_) => {
             half.say(BEGIN)?;
@@ -76,7 +81,7 @@ fn clients(server: &Server) -> Result<Result<Clients, Observation>, Trouble> {
         Err(_) => (None, None),
     };
     let mut slow = Caller::connect(server, "a client in flight")?;
-    slow.say(&get("/slow/1500"))?;
+    slow.say(&get(SLOW))?;
     let port = server.address().port();
     for it in [Some(&slow), half.as_ref()].into_iter().flatten() {
         let taken =
@@ -90,7 +95,7 @@ fn clients(server: &Server) -> Result<Result<Clients, Observation>, Trouble> {
 fn while_it_stops(server: &Server, clients: &mut Clients) -> Result<Option<Observation>, Trouble> {
     // In the order of what has to happen first: all of it before the slow answer.
     if let Some(idle) = &mut clients.idle {
-        let rest = idle.rest(PROMPT);
+        let rest = idle.rest(SOON);
         if !rest.is(b"") {
             let names = [(idle.client.name, idle.client.address())];
             let view = server.look().sentence(&names);
@@ -101,16 +106,12 @@ fn while_it_stops(server: &Server, clients: &mut Clients) -> Result<Option<Obser
             return fails(symptom, seen).map(Some);
         }
     }
-    let refuses = || {
-        TcpStream::connect_timeout(&server.address(), Duration::from_millis(100))
-            .is_err_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused)
-    };
-    if !poll(PROMPT, refuses) {
+    if !poll(SOON, || refuses(server)) {
         let seen = "Asked to stop, it let in new clients all the same.";
         return fails(Symptom::WentOn, seen).map(Some);
     }
     if let Some(half) = &mut clients.half {
-        let answer = half.ask(END, PROMPT);
+        let answer = half.ask(END, SOON);
         let story =
             "A client had sent half a head when the server was asked to stop, sent the rest,";
         if let Some(finding) = last_answer(server, half, answer, story)? {
@@ -120,6 +121,7 @@ fn while_it_stops(server: &Server, clients: &mut Clients) -> Result<Option<Obser
     if !clients.slow.client.is_held() {
         let rest = clients.slow.rest(Duration::ZERO);
         if !rest.bytes.starts_with(b"HTTP/1.1 200 ") {
+            server.must_run()?;
             let seen = format!("Asked to stop, it left a client in flight, who heard {rest}.");
             return fails(Symptom::Unanswered, seen).map(Some);
         }
@@ -128,6 +130,12 @@ fn while_it_stops(server: &Server, clients: &mut Clients) -> Result<Option<Obser
     let answer = clients.slow.answer(LET_GO);
     let story = "A client had asked for what takes a while when the server was asked to stop,";
     last_answer(server, &mut clients.slow, answer, story)
+}
+
+/// Whether new clients are refused, as they are from the moment on in which a server begins to stop.
+fn refuses(server: &Server) -> bool {
+    TcpStream::connect_timeout(&server.address(), Duration::from_millis(100))
+        .is_err_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
 /// An answer that says close, and then the end.
@@ -145,7 +153,7 @@ fn last_answer(
         let seen = format!("{story} and was not told that it was the last answer.");
         return fails(Symptom::WrongAnswer, seen).map(Some);
     }
-    let rest = caller.rest(PROMPT);
+    let rest = caller.rest(ANSWER);
     match rest.end {
         End::Closed if rest.bytes.is_empty() => Ok(None),
         _ => fails(Symptom::Reset, format!("{story} and heard after its answer {rest}.")).map(Some),
@@ -167,12 +175,14 @@ pub(super) fn second(subject: &Subject) -> Outcome {
             format!("Asked to stop once, it left a client in flight and ended with {status}.");
         return fails(Symptom::Unanswered, seen);
     }
+    // Two signals that are both on their way are one: the second comes when the first has been heard.
+    poll(PROMPT, || refuses(&server));
     server.signal(Signal::SIGTERM)?;
     let start = Instant::now();
-    let (ended, lives) = (server.wait(PROMPT), |it: &u32| {
+    let (ended, lives) = (server.wait(SOON), |it: &u32| {
         processes::state(*it).is_some_and(|it| !matches!(it, 'Z' | 'X'))
     });
-    let all_gone = poll(PROMPT, || !family.iter().any(lives));
+    let all_gone = poll(SOON, || !family.iter().any(lives));
     let took = start.elapsed();
     if ended.is_err() || !all_gone {
         let left = family.iter().filter(|it| lives(it)).count();
@@ -187,6 +197,5 @@ pub(super) fn second(subject: &Subject) -> Outcome {
         }
         return fails(Symptom::WentOn, seen);
     }
-    thread::sleep(Duration::from_millis(1));
     holds(format!("Asked to stop a second time, it ended after {}.", seconds(took)))
 }
