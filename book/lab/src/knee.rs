@@ -52,10 +52,10 @@ const PACKETS_EXPECTED: f64 = 10.0;
 /// With a connection that is kept: the question, the answer, which acknowledges it, and an ACK.
 const PACKETS_KEPT: f64 = 3.0;
 
-/// Connections that are kept. Even at the highest rate each asks less often than an ACK is put off (40 ms), so
-/// that none rides on the next question unless that had to wait; and the packets of all of them at once do not
-/// fit into the link's queue.
-const CONNECTIONS: usize = 100;
+/// Connections that are kept: so many that up to the expected rate and beyond, each is silent after an answer
+/// for longer than an ACK is put off (40 ms). With half as many the ACK rides on the next question over the
+/// widest link, and a request takes two packets.
+const CONNECTIONS: usize = 200;
 
 /// The steps, as parts of the rate that is expected. The first counts the packets.
 const PARTS: [f64; 9] = [0.2, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.1, 1.2];

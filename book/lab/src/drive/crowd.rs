@@ -102,10 +102,9 @@ impl Crowd {
     /// The longest that it takes: all steps, and the patience of the last client. Where connections are kept,
     /// about how long.
     pub fn length(&self) -> Duration {
-        let steps = self.rates.len() as u32;
         match self.kept {
-            Some(_) => kept::step_about(self) * steps,
-            None => self.hold * steps + self.timeout,
+            Some(connections) => kept::about(self, connections),
+            None => self.hold * self.rates.len() as u32 + self.timeout,
         }
     }
 

@@ -15,8 +15,8 @@ use stress::{
     http::{self, Plan, Report},
 };
 
-/// At the full rate before what counts: connections are open, and their first answers have come.
-pub const WARM_UP: Duration = Duration::from_millis(500);
+/// After the time in which each connection asks its first question: the last of them is answered.
+const FIRST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// Between two steps: the connections of the one have ended before those of the other begin.
 const SETTLED: Duration = Duration::from_millis(300);
@@ -43,7 +43,7 @@ pub fn clients_kept(
     let mut seen = Seen::default();
     for (index, &qps) in crowd.rates.iter().enumerate() {
         let plan = Plan::steady(target, PATH, connections, qps, crowd.hold)
-            .with_warmup(WARM_UP)
+            .with_warmup(warm_up(connections, qps))
             .with_timeout(crowd.timeout);
         let mut said = Instant::now();
         let mut step_progress = |now: &Progress| {
@@ -63,10 +63,19 @@ pub fn clients_kept(
     Ok(seen)
 }
 
-/// About how long a step takes: a SYN that is lost comes again after a second, and what waits at the end has
-/// to be worked off.
-pub fn step_about(crowd: &Crowd) -> Duration {
-    WARM_UP + crowd.hold + SETTLED + Duration::from_secs(2)
+/// At the full rate before what counts: each connection has asked once. The first question of a connection is
+/// acknowledged at once, and not by its answer, as Linux does while it does not know that an answer follows.
+pub fn warm_up(connections: usize, qps: f64) -> Duration {
+    Duration::from_secs_f64(connections as f64 / qps) + FIRST_ANSWERS
+}
+
+/// About how long all steps take: a SYN that is lost comes again after a second, and what waits at the end of a
+/// step has to be worked off.
+pub fn about(crowd: &Crowd, connections: usize) -> Duration {
+    let step = |qps: &f64| {
+        warm_up(connections, *qps) + crowd.hold + SETTLED + Duration::from_millis(1_500)
+    };
+    crowd.rates.iter().map(step).sum()
 }
 
 fn of_step(now: &Progress, index: usize, steps: usize) -> Now {

@@ -190,10 +190,11 @@ impl Watched {
     /// When the counters are to be looked at after so many looks, as soon as that is known.
     fn moment(&self, looks: usize, crowd: &Crowd) -> Option<Instant> {
         let origins = self.origins.lock().ok()?;
-        if crowd.kept.is_none() {
+        let Some(connections) = crowd.kept else {
             return Some(*origins.get(&0)? + crowd.hold * (looks as u32 + 1));
-        }
-        let begins = *origins.get(&(looks / 2))? + kept::WARM_UP;
+        };
+        let (step, rate) = (looks / 2, *crowd.rates.get(looks / 2)?);
+        let begins = *origins.get(&step)? + kept::warm_up(connections, rate);
         Some(if looks.is_multiple_of(2) { begins } else { begins + crowd.hold })
     }
 }
