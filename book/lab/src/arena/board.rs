@@ -181,8 +181,14 @@ pub fn answer(part: Part, rows: &[Row]) -> String {
                      {reactor:.2}"
                 )
             }),
-        Part::Client => client_ratio(rows)
-            .map(|it| format!("stress takes {it:.2} of wrk's CPU time for an answer")),
+        Part::Client => beside_wrk(rows, |it| it.client_cpu_s_per_million, |_| true)
+            .zip(beside_wrk(rows, |it| Some(it.answers_per_s), |it| it.cores == 2))
+            .map(|(cost, rate)| {
+                format!(
+                    "stress takes {cost:.2} of wrk's CPU time for an answer, and hears {rate:.2} of its \
+                     answers of a server that is the limit"
+                )
+            }),
         Part::Latency | Part::C10k | Part::Scaling | Part::Profile => None,
     };
     sentence.unwrap_or_default()
@@ -222,13 +228,19 @@ fn ratio(rows: &[Row], one: &str, other: &str) -> Option<f64> {
     middle(seeds.filter_map(|seed| Some(cost(one, seed)? / cost(other, seed)?)).collect())
 }
 
-fn client_ratio(rows: &[Row]) -> Option<f64> {
-    let cost = |name: &str, of: &Row| {
-        let same = |it: &&Row| it.server == name && it.seed == of.seed && it.load == of.load;
-        rows.iter().find(same)?.client_cpu_s_per_million
+/// The median of what `stress` has over what wrk has of the same server in the same round, of those rows that
+/// `is_meant`.
+fn beside_wrk(
+    rows: &[Row],
+    value: fn(&Row) -> Option<f64>,
+    is_meant: fn(&Row) -> bool,
+) -> Option<f64> {
+    let theirs = |of: &Row| {
+        let same = |it: &&Row| it.server == "wrk" && it.seed == of.seed && it.load == of.load;
+        rows.iter().find(same).and_then(value)
     };
-    let ours = rows.iter().filter(|it| it.server == "stress");
-    middle(ours.filter_map(|it| Some(it.client_cpu_s_per_million? / cost("wrk", it)?)).collect())
+    let ours = rows.iter().filter(|it| it.server == "stress" && is_meant(it));
+    middle(ours.filter_map(|it| Some(value(it)? / theirs(it)?)).collect())
 }
 
 fn in_order(rows: &[Row], key: fn(&Row) -> &str) -> Vec<&str> {
@@ -308,6 +320,30 @@ mod tests {
             "io-uring takes 0.50 of nginx's CPU time for an answer, one reactor 0.75"
         );
         assert_eq!(answer(Part::Peers, &rows[..2]), "");
+    }
+
+    #[test]
+    fn stress_is_held_against_wrk_with_the_same_server() {
+        let duel = |server: &str, cores, answers_per_s, cost| Row {
+            server: server.into(),
+            load: if cores == 2 { "haproxy apart" } else { "nginx" }.into(),
+            cores,
+            answers_per_s,
+            client_cpu_s_per_million: Some(cost),
+            ..Row::default()
+        };
+        let rows = [
+            duel("wrk", 1, 100.0, 4.0),
+            duel("stress", 1, 130.0, 2.0),
+            duel("wrk", 2, 200.0, 5.0),
+            duel("stress", 2, 190.0, 4.0),
+        ];
+        assert_eq!(
+            answer(Part::Client, &rows),
+            "stress takes 0.65 of wrk's CPU time for an answer, and hears 0.95 of its answers of a \
+             server that is the limit"
+        );
+        assert_eq!(answer(Part::Client, &rows[..2]), "", "no server was the limit");
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! The load generator itself, beside wrk: the same server, the same connections, a closed loop, and what an
 //! answer costs the client.
+//!
+//! On one core with the server, the quicker of two generators is the one that leaves the server more of it. So one
+//! server has a core of its own, and is slow enough to be the limit there: of that one both must hear as much.
 
 use super::{
     Part, board,
@@ -31,6 +34,8 @@ const CONNECTIONS: usize = 64;
 struct Duel {
     generator: &'static str,
     server: Contender,
+    /// Whether the server has a core of its own.
+    is_apart: bool,
     round: u64,
     length: Duration,
 }
@@ -44,16 +49,29 @@ pub fn about(part: Part, form: Form) -> Duration {
 fn duels(form: Form) -> Vec<Duel> {
     // wrk takes whole seconds.
     let length = Duration::from_secs(if form == Form::Full { 2 } else { 1 });
-    let servers = [Contender::Nginx, Contender::alone("multireactor")];
+    let servers = [
+        (Contender::Nginx, false),
+        (Contender::alone("multireactor"), false),
+        (Contender::Haproxy, true),
+    ];
     let mut duels = Vec::new();
     for round in 1..=rounds(Part::Client, form) {
-        for server in &servers {
+        for (server, is_apart) in servers.clone() {
             for generator in ["wrk", "stress", "wrk-again"] {
-                duels.push(Duel { generator, server: server.clone(), round, length });
+                let server = server.clone();
+                duels.push(Duel { generator, server, is_apart, round, length });
             }
         }
     }
     duels
+}
+
+impl Duel {
+    /// What it is called in the record.
+    fn load(&self) -> String {
+        let apart = if self.is_apart { " apart" } else { "" };
+        format!("{}{apart}", self.server.name())
+    }
 }
 
 /// Runs the part.
@@ -61,7 +79,7 @@ fn duels(form: Form) -> Vec<Duel> {
 /// # Errors
 /// If the record cannot be made.
 pub fn run(bench: &Bench<'_>, programs: &Programs) -> Result<Outcome> {
-    let part = |duel: &Duel| format!("{} {} #{}", duel.generator, duel.server.name(), duel.round);
+    let part = |duel: &Duel| format!("{} {} #{}", duel.generator, duel.load(), duel.round);
     let tasks: Vec<Task<Duel>> = duels(bench.scale.form)
         .into_iter()
         .map(|duel| Task { part: part(&duel), job: duel })
@@ -87,9 +105,14 @@ pub fn run(bench: &Bench<'_>, programs: &Programs) -> Result<Outcome> {
 fn measure(duel: &Duel, programs: &Programs, stop: &AtomicBool) -> Result<Row> {
     thread::scope(|scope| {
         let work = scope.spawn(|| {
-            let core = *cores()?.first().context("sched_getaffinity: no core")?;
-            stay_on(&[core])?;
+            let cores = cores()?;
+            let servers = *cores.first().context("sched_getaffinity: no core")?;
+            let own = if duel.is_apart { cores.get(1) } else { Some(&servers) };
+            let core =
+                *own.context("2 cores: this process may use one only (see `taskset -p $$`)")?;
+            stay_on(&[servers])?;
             let running = duel.server.start(programs)?;
+            stay_on(&[core])?;
             let (answers_per_s, answers, cpu_s) = match duel.generator {
                 "stress" => ours(&running, core, duel.length, stop)?,
                 _ => wrk(&running, duel.length)?,
@@ -102,10 +125,10 @@ fn measure(duel: &Duel, programs: &Programs, stop: &AtomicBool) -> Result<Row> {
                 stall: "none".into(),
                 seed: duel.round,
                 step: 1,
-                load: duel.server.name().into(),
+                load: duel.load(),
                 connections: CONNECTIONS,
                 pipeline: 1,
-                cores: 1,
+                cores: 1 + usize::from(duel.is_apart),
                 answers_per_s: round(answers_per_s),
                 answers,
                 client_cpu_s_per_million: drive::per_million(cpu_s, answers).map(round),

@@ -122,7 +122,9 @@ impl Experiment for Arena {
             Part::Peers => {
                 "The ring takes six tenths of nginx's CPU time for an answer, one reactor seven tenths."
             }
-            Part::Client => "No more CPU time for an answer than wrk, with each latency recorded.",
+            Part::Client => {
+                "No more CPU time for an answer than wrk, with each latency recorded, and as many answers of a server that is the limit."
+            }
             Part::Profile => "Nine tenths of it into the kernel's TCP, whoever waits and however.",
         }
     }

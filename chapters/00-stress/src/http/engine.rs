@@ -51,12 +51,6 @@ const LOOK_NS: u64 = 100_000_000;
 /// From the moment at which all connections stand to the first request.
 const LEAD_NS: u64 = 10_000_000;
 
-/// With fewer requests under way than this, a closed loop does not linger: the server would wait for it.
-const LINGER_FROM: usize = 32;
-
-/// How long it does: what a server takes for some answers.
-const LINGER_NS: u64 = 20_000;
-
 const TIMER: u64 = u64::MAX;
 
 /// What the engines of one run share.
@@ -315,7 +309,6 @@ impl<'a> Engine<'a> {
             Err(Errno::EINTR) => 0,
             Err(error) => return Err(error).context("epoll_wait"),
         };
-        self.linger(count);
         for event in &events[..count] {
             let data = event.data();
             if data == TIMER {
@@ -330,17 +323,6 @@ impl<'a> Engine<'a> {
             }
         }
         Ok(())
-    }
-
-    /// With few answers read and nearly all requests at the server, a client that saturates waits a moment
-    /// for more of them: one that goes to sleep and is woken for each answer costs itself and the server
-    /// more than the answer does. The server meanwhile has the others to work on.
-    fn linger(&self, events: usize) {
-        let (desk, own_core) = (&self.desk, !self.shares_core);
-        let many_left = desk.in_flight >= LINGER_FROM && events < desk.in_flight / 4;
-        if desk.saturate && desk.running && own_core && many_left {
-            sleep_until(now_ns() + LINGER_NS);
-        }
     }
 
     /// Ends a connection that is over.
