@@ -5,18 +5,13 @@ use std::os::fd::OwnedFd;
 
 use nix::sys::socket::SockFlag;
 
-use crate::net::{self, Accepted};
+use crate::net::{self, Accepted, FAILURES_MAX};
 
 /// How long nobody is accepted at most for want of a descriptor: it may be somebody else's to free.
 const PAUSE_MS: u64 = 250;
 
 /// How many are taken in before those who are in already have their turn again.
 const ACCEPTS_MAX: usize = 64;
-
-/// How many accepts in a row may fail, each of them perhaps because that client went away. When all of them
-/// do (where accept is forbidden, it says so again and again, and the client stays in the queue), to ask
-/// on without a pause is to spin.
-const FAILURES_MAX: u32 = 16;
 
 /// A listener, until the server stops.
 pub struct Door {

@@ -91,6 +91,11 @@ pub fn bound(listener: &OwnedFd) -> anyhow::Result<SocketAddr> {
     name.to_string().parse().with_context(|| format!("getsockname: {name} is no address"))
 }
 
+/// How many accepts in a row may fail, each of them perhaps because that client went away. When all of them
+/// do (where accept is forbidden, it says so again and again, and the client stays in the queue), to ask
+/// on without a pause is to spin.
+pub const FAILURES_MAX: u32 = 16;
+
 /// What came of an accept.
 pub enum Accepted {
     /// Somebody.

@@ -39,7 +39,7 @@ type Probe = fn(&Subject) -> Outcome;
 
 /// The probes, in the order of the table, and how much room each needs: see [`weight`].
 #[rustfmt::skip]
-const PROBES: [(&str, Probe, usize); 30] = [
+const PROBES: [(&str, Probe, usize); 32] = [
     ("answers_get_parity_and_404", answers::parity_and_404, 1),
     ("any_split_is_the_same_request", answers::any_split, 1),
     ("a_half_closed_client_is_answered", answers::half_closed, 1),
@@ -48,11 +48,13 @@ const PROBES: [(&str, Probe, usize); 30] = [
     ("a_refusal_is_not_lost_to_a_reset", answers::refusal, 1),
     ("a_large_answer_survives_a_slow_reader", answers::large_answer, 1),
     ("resets_harm_nobody_else", errors::resets, 2),
+    ("an_accept_error_stops_nobody", errors::accepts, 2),
     ("an_interrupted_wait_harms_nobody", errors::interrupted, 2),
     ("nothing_leaks", resources::leaks, 4),
     ("an_idle_server_burns_no_cpu", resources::idle, 1),
     ("it_restarts_at_once", resources::restart, 1),
     ("stop_answers_what_is_in_flight", stops::in_flight, 1),
+    ("a_stop_cuts_no_answer_short", stops::on_its_way, 1),
     ("a_second_stop_ends_at_once", stops::second, 1),
     ("running_out_of_descriptors_does_not_spin", resources::out_of_descriptors, 1),
     ("a_full_pool_refuses_politely_or_queues", crowds::full, 1),

@@ -56,7 +56,7 @@ const M: Verdict = Fails(MemoryGrew);
 
 /// The promises, those about the answers first, then those about who waits for whom.
 #[rustfmt::skip]
-pub const ROWS: [Row; 30] = [
+pub const ROWS: [Row; 32] = [
     //  iterative, fork, prefork, thread-per-connection, thread-pool | poll, epoll-level, epoll-edge, reactor, multireactor, io-uring
     row("answers_get_parity_and_404", "answers what it has, and says so where it has nothing",
         &[H, H, H, H, H,  H, H, H, H, H, H]),
@@ -74,6 +74,8 @@ pub const ROWS: [Row; 30] = [
         &[H, H, H, H, H,  H, H, H, H, H, H]),
     row("resets_harm_nobody_else", "survives clients that reset, at whatever moment",
         &[H, H, H, H, H,  H, H, H, H, H, H]),
+    row("an_accept_error_stops_nobody", "goes on after an accept that failed, and does not spin where all do",
+        &[H, H, H, H, H,  H, H, H, H, H, H]),
     row("an_interrupted_wait_harms_nobody", "loses nobody when a signal interrupts its waiting",
         &[H, H, H, H, H,  H, H, H, H, H, H]),
     row("nothing_leaks", "gives back descriptors, threads, processes and memory",
@@ -83,6 +85,8 @@ pub const ROWS: [Row; 30] = [
     row("it_restarts_at_once", "can be started again on the same port at once",
         &[H, H, H, H, H,  H, H, H, H, H, H]),
     row("stop_answers_what_is_in_flight", "stops in good order: answers what was asked, and ends",
+        &[H, H, H, H, H,  H, H, H, H, H, H]),
+    row("a_stop_cuts_no_answer_short", "sends an answer whole that is on its way when it is told to stop",
         &[H, H, H, H, H,  H, H, H, H, H, H]),
     row("a_second_stop_ends_at_once", "ends at once when it is told to a second time",
         &[H, H, H, H, H,  H, H, H, H, H, H]),

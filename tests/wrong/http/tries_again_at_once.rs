@@ -3,6 +3,7 @@
 //! When the descriptors are used up, the client stays in the queue and so does the reason: level-triggered
 //! epoll says so at every wait.
 //!
+//! Killed by: an_accept_error_stops_nobody (burns CPU time)
 //! Killed by: running_out_of_descriptors_does_not_spin (burns CPU time)
 
 mod common;

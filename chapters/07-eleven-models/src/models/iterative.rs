@@ -12,13 +12,13 @@ use nix::sys::socket::SockFlag;
 use crate::blocking::{self, Desk, READ_BYTES};
 use crate::interrupt;
 use crate::model::{Config, Model};
-use crate::net::{self, Accepted, Sharing};
+use crate::net::{self, Accepted, FAILURES_MAX, Sharing};
 
 /// How long a client whose last answer has been sent may keep all others waiting while it closes. Shorter
 /// than elsewhere, and long enough for the way to a client and back.
 const LINGER_MS_MAX: u32 = 250;
 
-/// How long nobody is accepted for want of a descriptor, which is not ours to free.
+/// How long nobody is accepted for want of a descriptor, which is not ours to free, or after many failures.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// One thread, one client at a time.
@@ -45,19 +45,25 @@ impl Model for Iterative {
         let mut desk = Desk::new(&config, app, READ_BYTES);
         let mut listener = Some(listener);
         let mut queue = Vec::new();
+        let mut failures = 0;
         while let Some(door) = &listener {
             if interrupt::is_stopping() {
                 queue = net::take_queue(door, config.backlog);
                 break;
             }
             match net::accept(door, SockFlag::empty())? {
-                Accepted::Client(client) => blocking::converse(&client, &mut desk, || {
-                    // Asked to stop in the middle of it: nobody else comes in from this moment on.
-                    let door = listener.take();
-                    queue = door.map(|it| net::take_queue(&it, config.backlog)).unwrap_or_default();
-                }),
-                Accepted::Nobody | Accepted::Again => {}
-                Accepted::NoDescriptor => thread::sleep(PAUSE),
+                Accepted::Client(client) => {
+                    failures = 0;
+                    blocking::converse(&client, &mut desk, || {
+                        // Asked to stop in the middle of it: nobody else comes in from this moment on.
+                        let door = listener.take();
+                        queue =
+                            door.map(|it| net::take_queue(&it, config.backlog)).unwrap_or_default();
+                    });
+                }
+                Accepted::Nobody => {}
+                Accepted::Again if failures < FAILURES_MAX => failures += 1,
+                Accepted::Again | Accepted::NoDescriptor => thread::sleep(PAUSE),
             }
         }
         drop(listener);

@@ -19,7 +19,7 @@ use crate::blocking::{self, Desk, READ_BYTES};
 use crate::children::{Children, Side};
 use crate::clock::Clock;
 use crate::model::{Config, Model};
-use crate::net::{self, Accepted, Sharing};
+use crate::net::{self, Accepted, FAILURES_MAX, Sharing};
 use crate::stop::Stop;
 use crate::{interrupt, options};
 
@@ -114,13 +114,18 @@ impl House {
 
     /// The life of a child: the iterative server.
     fn live(&mut self) -> ! {
+        let mut failures = 0;
         while !interrupt::is_stopping() {
             match net::accept(&self.listener, SockFlag::empty()) {
                 Ok(Accepted::Client(client)) => {
+                    failures = 0;
                     blocking::converse(&client, &mut self.desk, || {});
                 }
-                Ok(Accepted::Nobody | Accepted::Again) => {}
-                Ok(Accepted::NoDescriptor) => thread::sleep(Duration::from_millis(PAUSE_MS)),
+                Ok(Accepted::Nobody) => {}
+                Ok(Accepted::Again) if failures < FAILURES_MAX => failures += 1,
+                Ok(Accepted::Again | Accepted::NoDescriptor) => {
+                    thread::sleep(Duration::from_millis(PAUSE_MS))
+                }
                 Err(_) if interrupt::is_stopping() => {}
                 Err(error) => {
                     options::say(format_args!("ch07: a child: {error:#}"));

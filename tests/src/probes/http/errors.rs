@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::super::{ANSWER, TO_SLEEP, holds, poll};
+use super::super::{ANSWER, PROMPT, TO_SLEEP, holds, poll};
 use super::{
     FOUR, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, fails, still_serves,
 };
@@ -145,6 +145,63 @@ fn under_load(server: &Server) -> Outcome {
     ))
 }
 
+/// How often accept fails where it always does: more often than a second of patient trying takes, and not nearly as
+/// often as one without a pause.
+const FOR_LONG: usize = 2000;
+
+pub(super) fn accepts(subject: &Subject) -> Outcome {
+    let kinds = [
+        Errno::ECONNABORTED,
+        Errno::EPROTO,
+        Errno::EINTR,
+        Errno::ENETDOWN,
+        Errno::EMFILE,
+        Errno::ENFILE,
+        Errno::ENOBUFS,
+    ];
+    let faults = kinds.map(Fault::Fail);
+    let server = start_failing(subject, Injection::new().on(libc::SYS_accept4, &faults))?;
+    for _ in 0..2 * kinds.len() {
+        if let Some(finding) = still_serves(&server, "failed accepts")? {
+            return Ok(finding);
+        }
+    }
+    if !server.injector().is_some_and(|it| it.is_used_up()) {
+        if server.has_a_ring() {
+            return holds(
+                "These errors cannot be given to a ring from outside. The one that the kernel gives by \
+                 itself, no descriptor, is a row of its own.",
+            );
+        }
+        return Err(Trouble::Broken(anyhow::anyhow!(
+            "the server did not meet the errors that were prepared for its accept4"
+        )));
+    }
+    drop(server);
+
+    let always = [Fault::Fail(Errno::EPROTO); FOR_LONG];
+    let server = start_failing(subject, Injection::new().on(libc::SYS_accept4, &always))?;
+    let _waiting = Caller::connect(&server, "a client whom nobody can accept")?;
+    thread::sleep(PROMPT);
+    server.must_run()?;
+    let made = server.injector().map_or(0, |it| it.made(libc::SYS_accept4));
+    if made >= FOR_LONG {
+        let seen = format!("Accept failed all the time, and was tried {made} times in a second.");
+        return fails(Symptom::Spun, seen);
+    }
+    holds(format!(
+        "Accept failed in {} ways, and the clients after each were served. Where it failed all the time, it \
+         was tried {made} times in a second.",
+        kinds.len()
+    ))
+}
+
+/// The server, with few workers, each of which asks by itself.
+fn start_failing(subject: &Subject, injection: Injection) -> Result<Server, Trouble> {
+    let few = Subject { program: subject.program.with(&FOUR), ..subject.clone() };
+    start_injected(&few, injection)
+}
+
 /// Each kind of call fails with EINTR three times, and nobody is lost.
 ///
 /// Simplified: a server with a ring makes none of these calls, and is only stopped and let go on. `sendmsg`
@@ -168,18 +225,7 @@ fn injected(subject: &Subject) -> Result<Option<Observation>, Trouble> {
     ] {
         injection = injection.on(call, &interrupted);
     }
-    let server = match subject.start_injected(injection) {
-        Ok(server) => server,
-        Err(error) => {
-            return match subject.start() {
-                Ok(_) => Err(Trouble::Needs(format!(
-                    "seccomp user notification (Linux 5.5; in a container, run it with \
-                     `--security-opt seccomp=unconfined`): {error:#}"
-                ))),
-                Err(error) => Err(Trouble::Broken(error)),
-            };
-        }
-    };
+    let server = start_injected(subject, injection)?;
     for _ in 0..8 {
         if let Some(finding) = still_serves(&server, "interrupted system calls")? {
             return Ok(Some(finding));
@@ -194,4 +240,19 @@ fn injected(subject: &Subject) -> Result<Option<Observation>, Trouble> {
     };
     fails(Symptom::WrongAnswer, format!("After interrupted calls, 100000 bytes were {seen}."))
         .map(Some)
+}
+
+/// The server among whose calls some fail.
+fn start_injected(subject: &Subject, injection: Injection) -> Result<Server, Trouble> {
+    let error = match subject.start_injected(injection) {
+        Ok(server) => return Ok(server),
+        Err(error) => error,
+    };
+    match subject.start() {
+        Ok(_) => Err(Trouble::Needs(format!(
+            "seccomp user notification (Linux 5.5; in a container, run it with \
+             `--security-opt seccomp=unconfined`): {error:#}"
+        ))),
+        Err(error) => Err(Trouble::Broken(error)),
+    }
 }

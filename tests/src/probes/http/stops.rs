@@ -29,6 +29,9 @@ struct Clients {
 const SLOW: &str = "/slow/3000";
 const SOON: Duration = PROMPT.saturating_mul(2);
 
+/// For sixteen MiB in pieces of a few KiB, on a machine that does other things.
+const LARGE_WITHIN: Duration = Duration::from_secs(20);
+
 const BEGIN: &[u8] = b"GET /parity/7 HTTP/1.1\r\nHo";
 const END: &[u8] = b"st: a\r\n\r\n";
 
@@ -61,6 +64,54 @@ pub(super) fn in_flight(subject: &Subject) -> Outcome {
         "Asked to stop, it refused new clients, answered those in flight{held}, and ended after {}.",
         seconds(start.elapsed())
     ))
+}
+
+/// An answer that does not fit into what the kernel keeps for a client who does not read.
+const LARGE: &str = "/bytes/16777216";
+const LARGE_BYTES: usize = 16_777_216;
+
+pub(super) fn on_its_way(subject: &Subject) -> Outcome {
+    let mut server = subject.start_with(&["--drain-ms", "20000"])?;
+    let mut caller = Caller::connect(&server, "a client")?;
+    caller.say(&get(LARGE))?;
+    caller.client.wait_for_more(ANSWER)?;
+    // Unread by the server, which has enough to send: a close would be a reset, and take the answer with it.
+    caller.say(&get(QUESTION))?;
+    server.signal(Signal::SIGTERM)?;
+    if !poll(SOON, || refuses(&server)) {
+        let seen = "Asked to stop, it let in new clients all the same.";
+        return fails(Symptom::WentOn, seen);
+    }
+    let story = format!("A client read {LARGE}, asked again, and the server was asked to stop. It");
+    let whole = match caller.answer(LARGE_WITHIN) {
+        Ok(answer) if answer.body.len() == LARGE_BYTES => caller.answer(ANSWER),
+        Ok(answer) => {
+            return fails(Symptom::WrongAnswer, format!("{story} read on, and heard {answer}."));
+        }
+        Err(no) => {
+            let (got, end) = (no.heard.bytes.len(), no.heard.end);
+            let symptom = if end == End::Reset { Symptom::Reset } else { Symptom::Unanswered };
+            let seen = format!("{story} read on: {got} bytes, and then {end:?}.");
+            return fails(symptom, seen);
+        }
+    };
+    if let Some(finding) = expect(&server, whole, ODD, &story)? {
+        return Ok(finding);
+    }
+    let rest = caller.rest(ANSWER);
+    if !rest.is(b"") {
+        return fails(
+            Symptom::Reset,
+            format!("{story} heard both answers, and after them {rest}."),
+        );
+    }
+    let status = server.wait(LET_GO)?;
+    if !status.success() {
+        return fails(Symptom::Died, format!("Asked to stop, it ended with {status}."));
+    }
+    holds(
+        "A client was reading a large answer and had asked again when the server was asked to stop: it heard both.",
+    )
 }
 
 /// The clients in their states, or the finding that one cannot be reached.

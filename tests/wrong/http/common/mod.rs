@@ -286,7 +286,7 @@ fn expire_all(
     }
 }
 
-/// The next client, or none when nobody is there. Where no descriptor is left, it is waited a little.
+/// The next client, or none when nobody is there. Where that fails, it is waited a little: the reason may stay.
 pub fn accept(
     listener: &TcpListener,
     core: &mut Core,
@@ -296,12 +296,12 @@ pub fn accept(
     match listener.accept() {
         Ok((socket, _)) => Client::new(socket, core).map(Some),
         Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
-            Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM => {
+            Errno::EAGAIN => Ok(None),
+            Errno::EBADF | Errno::EINVAL => Err(error).context("accept4"),
+            _ => {
                 std::thread::sleep(Duration::from_millis(50));
                 Ok(None)
             }
-            Errno::EBADF | Errno::EINVAL => Err(error).context("accept4"),
-            _ => Ok(None),
         },
     }
 }
