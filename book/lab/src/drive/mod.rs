@@ -12,7 +12,7 @@ pub use crowd::{Crowd, Now, Seen, Step, clients};
 
 use crate::{
     binaries::Binary,
-    experiment::{self, Bench, Form},
+    experiment::{self, Bench},
     race::scoreboard::{ms, thousands},
     records::Record,
     screen::{Bar, Screen},
@@ -79,18 +79,16 @@ pub fn on_loopback(job: &Job<'_>, screen: &Screen, stop: &AtomicBool) -> Result<
     })
 }
 
-/// As [`on_loopback`], and again if the machine had no time for the clients, so often in all. A small form
-/// is taken as it comes.
+/// As [`on_loopback`], and again if the machine had no time for the clients, so often in all.
 ///
 /// # Errors
 /// As [`on_loopback`].
 pub fn on_quiet_loopback(job: &Job<'_>, bench: &Bench<'_>) -> Result<Run> {
-    let tries = if bench.scale.form == Form::Smoke { 1 } else { TRIES };
     let mut tried = 1;
     loop {
         let run = on_loopback(job, bench.screen, bench.stop)?;
         let is_late = run.records.iter().any(|it| it.client_bound);
-        if !is_late || !run.is_whole() || tried == tries {
+        if !is_late || !run.is_whole() || tried == TRIES {
             return Ok(run);
         }
         tried += 1;
