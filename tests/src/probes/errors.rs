@@ -109,23 +109,25 @@ fn ask_all(server: &Server, requests: usize, after: &str) -> Result<Option<Obser
     Ok(None)
 }
 
+/// What accept fails with though the listener is as good as before: accept(2), "Error handling".
+pub(super) const ACCEPT_ERRORS: [Errno; 7] = [
+    Errno::ECONNABORTED,
+    Errno::EPROTO,
+    Errno::EINTR,
+    Errno::ENETDOWN,
+    Errno::EMFILE,
+    Errno::ENFILE,
+    Errno::ENOBUFS,
+];
+
 pub(super) fn accept_errors(exe: &Path) -> Outcome {
-    let errors = [
-        Errno::ECONNABORTED,
-        Errno::EPROTO,
-        Errno::EINTR,
-        Errno::ENETDOWN,
-        Errno::EMFILE,
-        Errno::ENFILE,
-        Errno::ENOBUFS,
-    ];
-    let faults = errors.map(Fail);
+    let faults = ACCEPT_ERRORS.map(Fail);
     // Another system has accept(2) alone, and a server may be written for both.
     let calls = [libc::SYS_accept4, libc::SYS_accept];
     for (call, other) in [(calls[0], calls[1]), (calls[1], calls[0])] {
         let injection = Injection::new().on(call, &faults).on(other, &[]);
         let server = start_with(exe, injection)?;
-        if let Some(finding) = ask_all(&server, 2 * errors.len(), "failed accepts")? {
+        if let Some(finding) = ask_all(&server, 2 * ACCEPT_ERRORS.len(), "failed accepts")? {
             return Ok(finding);
         }
         if server.injector().is_some_and(|it| it.is_used_up()) {

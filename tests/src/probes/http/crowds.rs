@@ -244,16 +244,12 @@ const FIRST_LOOK: usize = 1000;
 /// What each may cost of the server's memory: a socket's is the kernel's and not counted here.
 const EACH_BYTES: usize = 2048;
 
+/// Longer than the slowest machine takes for all of this.
+const PATIENT: [&str; 2] = ["--idle-ms", "600000"];
+
 pub(super) fn idle(subject: &Subject) -> Outcome {
-    let limit = crate::sys::raise_descriptors();
-    if limit < u64::try_from(IDLE + STEP)? {
-        return Err(Trouble::Needs(format!(
-            "{} descriptors, and the hard limit is {limit} (ulimit -Hn)",
-            IDLE + STEP
-        )));
-    }
-    // As long as the slowest machine takes for all of this.
-    let server = subject.start_with(&["--idle-ms", "600000"])?;
+    raise_descriptors(IDLE + STEP)?;
+    let server = subject.start_with(&PATIENT)?;
     // So that what is allocated once is there.
     for _ in 0..20 {
         if let Some(finding) = still_serves(&server, "its start")? {
@@ -273,6 +269,15 @@ pub(super) fn idle(subject: &Subject) -> Outcome {
     };
     all_leave(&mut callers);
     outcome
+}
+
+/// Room for so many clients, or what is lacking.
+fn raise_descriptors(count: usize) -> Result<(), Trouble> {
+    let limit = crate::sys::raise_descriptors();
+    if limit >= u64::try_from(count)? {
+        return Ok(());
+    }
+    Err(Trouble::Needs(format!("{count} descriptors, and the hard limit is {limit} (ulimit -Hn)")))
 }
 
 /// By a reset: the kernel is not to remember thousands of connections for a minute.
@@ -327,14 +332,8 @@ const QUESTIONS: u32 = 500;
 const TIMES_MAX: f64 = 4.0;
 
 pub(super) fn idle_slow(subject: &Subject) -> Outcome {
-    let limit = crate::sys::raise_descriptors();
-    if limit < u64::try_from(BESIDE + STEP)? {
-        return Err(Trouble::Needs(format!(
-            "{} descriptors, and the hard limit is {limit} (ulimit -Hn)",
-            BESIDE + STEP
-        )));
-    }
-    let server = subject.start_with(&["--idle-ms", "60000"])?;
+    raise_descriptors(BESIDE + STEP)?;
+    let server = subject.start_with(&PATIENT)?;
     let mut callers = vec![Caller::connect(&server, "client A")?];
     let outcome = costs_as_much(&server, &mut callers);
     all_leave(&mut callers);

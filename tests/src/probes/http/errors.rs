@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use super::super::errors::ACCEPT_ERRORS;
 use super::super::{ANSWER, PROMPT, TO_SLEEP, holds, poll};
 use super::{
     FOUR, ODD, Observation, Outcome, QUESTION, Subject, Trouble, expect, fails, still_serves,
@@ -150,18 +151,9 @@ fn under_load(server: &Server) -> Outcome {
 const FOR_LONG: usize = 2000;
 
 pub(super) fn accepts(subject: &Subject) -> Outcome {
-    let kinds = [
-        Errno::ECONNABORTED,
-        Errno::EPROTO,
-        Errno::EINTR,
-        Errno::ENETDOWN,
-        Errno::EMFILE,
-        Errno::ENFILE,
-        Errno::ENOBUFS,
-    ];
-    let faults = kinds.map(Fault::Fail);
+    let faults = ACCEPT_ERRORS.map(Fault::Fail);
     let server = start_failing(subject, Injection::new().on(libc::SYS_accept4, &faults))?;
-    for _ in 0..2 * kinds.len() {
+    for _ in 0..2 * ACCEPT_ERRORS.len() {
         if let Some(finding) = still_serves(&server, "failed accepts")? {
             return Ok(finding);
         }
@@ -192,7 +184,7 @@ pub(super) fn accepts(subject: &Subject) -> Outcome {
     holds(format!(
         "Accept failed in {} ways, and the clients after each were served. Where it failed all the time, it \
          was tried {made} times in a second.",
-        kinds.len()
+        ACCEPT_ERRORS.len()
     ))
 }
 
