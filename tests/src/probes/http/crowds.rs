@@ -245,11 +245,11 @@ const FIRST_LOOK: usize = 1000;
 const EACH_BYTES: usize = 2048;
 
 /// Longer than the slowest machine takes for all of this.
-const PATIENT: [&str; 2] = ["--idle-ms", "600000"];
+const LONG: [&str; 2] = ["--idle-ms", "600000"];
 
 pub(super) fn idle(subject: &Subject) -> Outcome {
     raise_descriptors(IDLE + STEP)?;
-    let server = subject.start_with(&PATIENT)?;
+    let server = subject.start_with(&LONG)?;
     // So that what is allocated once is there.
     for _ in 0..20 {
         if let Some(finding) = still_serves(&server, "its start")? {
@@ -333,7 +333,7 @@ const TIMES_MAX: f64 = 4.0;
 
 pub(super) fn idle_slow(subject: &Subject) -> Outcome {
     raise_descriptors(BESIDE + STEP)?;
-    let server = subject.start_with(&PATIENT)?;
+    let server = subject.start_with(&LONG)?;
     let mut callers = vec![Caller::connect(&server, "client A")?];
     let outcome = costs_as_much(&server, &mut callers);
     all_leave(&mut callers);
