@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         prefix: "wrong-",
         record: "matrix",
         is_whole: true,
-        at_once: 8,
+        at_once: 12,
         probe: probes::run,
     })
 }
