@@ -17,11 +17,9 @@ use bank::Bank;
 use contract::probes::Outcome;
 use contract::probes::http::{self, Subject};
 use contract::server::Program;
-use contract::sys;
 use contract::verdicts::models::HTTP;
 
 fn main() -> ExitCode {
-    sys::raise_descriptors();
     bank::main(Bank {
         table: HTTP,
         folder: "wrong/http",

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use contract::harness;
 use contract::probes::{Observation, Outcome, Trouble};
 use contract::verdicts::{Row, Symptom, Table, Verdict};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -55,8 +56,7 @@ const TIMING_DECIDES: &str = "//! In other rows, timing decides whether it is se
 /// The `main` of a test: probes every server of `of`, and judges the matrix.
 pub fn main(of: Bank) -> ExitCode {
     let of = Arc::new(of);
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(of.at_once);
+    let arguments = harness::arguments(of.at_once);
     let bank = match bank(&of) {
         Ok(bank) => Arc::new(bank),
         Err(error) => {

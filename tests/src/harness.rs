@@ -25,6 +25,7 @@ use crate::build;
 use crate::exercise::{self, Asked, Met};
 use crate::probes::{self, Observation, Trouble};
 use crate::server::Unstarted;
+use crate::sys;
 use crate::verdicts::{self, Row, Symptom, TABLE, Verdict};
 
 pub use models::models;
@@ -49,8 +50,7 @@ pub fn hold(name: &'static str, exe: &str) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(ROWS_AT_ONCE);
+    let arguments = arguments(ROWS_AT_ONCE);
     let findings = Findings::default();
     let trials = TABLE.iter().map(|row| trial(row, held_to, exe.clone(), &findings)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
@@ -64,8 +64,7 @@ pub fn hold(name: &'static str, exe: &str) -> ExitCode {
 /// The `main` of a chapter's `tests/beside.rs`: holds the servers that stand beside the chapter to their
 /// columns, one test each.
 pub fn beside(servers: &[(&'static str, &str)]) -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(servers.len());
+    let arguments = arguments(servers.len());
     if env::var_os("EXPECT").is_some() || env::var_os("SERVER").is_some() {
         println!("EXPECT and SERVER concern the chapter: those beside it are left alone.");
         return ExitCode::SUCCESS;
@@ -95,13 +94,22 @@ pub fn exercise(name: &'static str, text: &str, exe: &str) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(ROWS_AT_ONCE);
+    let arguments = arguments(ROWS_AT_ONCE);
     let conclusion = libtest_mimic::run(&arguments, trials);
     if conclusion.has_failed() && !of_starter {
         println!("{name}: {} to go. Next: cargo course hint {name}", conclusion.num_failed);
     }
     conclusion.exit_code()
+}
+
+/// The command line, and `at_once` tests at once where it says nothing else. The clients of all of them are
+/// ours, and a server that leaks should be seen to do so before it runs out: the usual soft limit of 1,024
+/// descriptors is too small for both.
+pub fn arguments(at_once: usize) -> Arguments {
+    sys::raise_descriptors();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(at_once);
+    arguments
 }
 
 fn rows_of_exercise(

@@ -52,7 +52,12 @@ pub fn state(pid: u32) -> Option<char> {
 /// before anybody can ask how (`PF_EXITING`, among the flags of its `stat`).
 pub fn has_ended(pid: u32) -> bool {
     const EXITING: u64 = 4;
-    let Some(fields) = fields(format!("/proc/{pid}/stat")) else { return true };
+    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        // It is gone. That we cannot look, for want of a descriptor of our own, is nothing that it did.
+        Err(error) => return matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)),
+    };
+    let Some((_, fields)) = stat.rsplit_once(')') else { return true };
     let mut fields = fields.split_whitespace();
     let is_zombie = fields.next().is_none_or(|it| matches!(it, "Z" | "X"));
     let flags = fields.nth(5).and_then(|it| it.parse::<u64>().ok()).unwrap_or(0);
@@ -178,8 +183,27 @@ mod tests {
     use std::thread;
     use std::time::Instant;
 
+    use nix::sched::{CloneFlags, unshare};
+
     use super::*;
     use crate::bounded;
+
+    #[test]
+    fn whom_we_have_no_descriptor_to_look_at_has_not_ended() {
+        let blind = || {
+            // This thread's own table of descriptors: the others keep theirs.
+            unshare(CloneFlags::CLONE_FILES).expect("unshare(CLONE_FILES)");
+            let mut all = Vec::new();
+            let full = loop {
+                match fs::File::open("/dev/null") {
+                    Ok(file) => all.push(file),
+                    Err(error) => break error,
+                }
+            };
+            (full.raw_os_error(), has_ended(std::process::id()))
+        };
+        assert_eq!(thread::spawn(blind).join().unwrap(), (Some(libc::EMFILE), false));
+    }
 
     #[test]
     fn who_shares_a_core_waits_for_it() {

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use contract::inject::{Fault, Injection};
 use contract::server::{Client, End, Server};
+use contract::sys;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -42,6 +43,7 @@ const LET_GO: Duration = Duration::from_secs(4);
 const HELD: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
+    sys::raise_descriptors(); // For a thousand clients the usual soft limit of 1,024 is too small.
     let arguments = Arguments::from_args();
     let trials = vec![
         trial("a_chain_ends_with_the_send_that_fails", chain),

@@ -14,12 +14,11 @@ use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
 
 use super::{judge, replacement, told, wrap};
 use crate::probes::Observation;
 use crate::probes::http::{self, Subject};
-use crate::sys;
 use crate::verdicts::models::{HTTP, MODELS};
 use crate::verdicts::{Column, Row, Verdict};
 
@@ -49,11 +48,8 @@ pub fn models(exe: &str) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut arguments = Arguments::from_args();
-    // The rows wait for room by themselves.
-    arguments.test_threads.get_or_insert(HTTP.rows.len());
+    let arguments = super::arguments(HTTP.rows.len()); // The rows wait for room by themselves.
     if !arguments.list {
-        sys::raise_descriptors();
         println!("\n{}", legend(&plan));
     }
     let trials = HTTP.rows.iter().map(|row| trial(row, plan.clone())).collect();
