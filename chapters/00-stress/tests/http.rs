@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 use stress::{
-    Arrivals, Outcome, Phase,
+    Arrivals, ErrorRow, Outcome, Phase,
     http::{
         Pace, Plan, Report,
         known::{Behaviour, KnownServer},
@@ -30,8 +30,9 @@ fn steady(server: &KnownServer, connections: usize, qps: f64, halves: u32) -> Pl
     Plan::steady(server.address, "/parity/7", connections, qps, SECOND / 2 * halves)
 }
 
+/// Long enough that somebody is answered, also where we or the server are not run for a part of it.
 fn saturate(server: &KnownServer, connections: usize) -> Plan {
-    Plan::saturate(server.address, "/parity/7", connections, SECOND / 2)
+    Plan::saturate(server.address, "/parity/7", connections, SECOND * 2)
 }
 
 fn start(behaviour: Behaviour) -> KnownServer {
@@ -54,6 +55,11 @@ fn accounted_for(report: &Report) {
         assert_eq!(latency.count, report.correct);
     }
     assert_eq!(report.histogram.len(), report.correct);
+}
+
+/// What the server did wrong: without those that a busy machine made the generator leave out.
+fn failed(report: &Report) -> Vec<&ErrorRow> {
+    report.rows.iter().filter(|row| row.outcome != Outcome::NotSent).collect()
 }
 
 /// All that a busy machine did not make the generator leave out was answered right.
@@ -100,7 +106,9 @@ fn a_starving_connection_is_seen_and_its_neighbours_do_not_ask_for_it() {
     assert!(fairness.answers.min * 2.0 < fairness.answers.median, "{fairness:?}");
     assert!(fairness.longest_wait_ms.max > 4.0 * fairness.longest_wait_ms.median, "{fairness:?}");
     let backlog = &report.backlog;
-    assert!(backlog.grew && backlog.per_connection.max >= 10.0, "{backlog:?}");
+    // What was due to it while the generator was late was left out.
+    let owed = backlog.per_connection.max + report.not_sent as f64;
+    assert!(backlog.grew && owed >= 10.0, "{backlog:?} and {} not sent", report.not_sent);
     assert!(backlog.per_connection.median <= 1.0, "{backlog:?}");
     // Its requests were sent in the end, late, and nobody else sent more than its share.
     for connection in 0..8 {
@@ -115,7 +123,9 @@ fn a_starving_connection_is_seen_and_its_neighbours_do_not_ask_for_it() {
 fn a_backlog_that_grew_is_said_and_the_rate_is_that_of_the_answers() {
     let server = start(Behaviour::Answer(Duration::from_millis(250)));
     let report = go(&steady(&server, 1, 40.0, 4).with_timeout(SECOND));
-    assert!(report.backlog.grew && report.backlog.never_sent > 40, "{:?}", report.backlog);
+    // Fewer than ten were, and the generator's own lateness is told apart.
+    let unsent = report.backlog.never_sent + report.not_sent;
+    assert!(report.backlog.grew && unsent > 40, "{:?}", report.backlog);
     assert!(report.answers_per_s < 8.0, "{} of 40 planned", report.answers_per_s);
     let words = table(&report);
     assert!(words.contains("the backlog grew"), "{words}");
@@ -147,7 +157,7 @@ fn a_pipeline_is_as_deep_as_it_was_said_to_be_and_no_deeper() {
     let depths = |server: &KnownServer| server.log().iter().map(|it| it.waiting).max();
     assert_eq!(depths(&server), Some(4));
     let server = start(Behaviour::Answer(Duration::from_millis(50)));
-    let report = go(&steady(&server, 1, 200.0, 1).with_pipeline(3).with_timeout(SECOND));
+    let report = go(&steady(&server, 1, 200.0, 4).with_pipeline(3).with_timeout(SECOND));
     assert_eq!(depths(&server), Some(3), "{}", table(&report));
     assert!(report.backlog.grew);
 }
@@ -180,8 +190,13 @@ fn a_server_that_closes_without_any_answer_has_failed_and_is_not_hammered() {
     let server = start(Behaviour::Close);
     let report = go(&steady(&server, 2, 200.0, 2).with_timeout(SECOND));
     assert_eq!(report.correct, 0);
-    let row = report.rows.iter().find(|row| row.outcome == Outcome::ClosedEarly).unwrap();
-    assert_eq!((row.phase, row.count), (Phase::FirstByte, report.errors));
+    let rows = failed(&report);
+    let row = rows.iter().find(|row| row.outcome == Outcome::ClosedEarly).unwrap();
+    assert_eq!(row.phase, Phase::FirstByte, "{}", table(&report));
+    // Seldom, the end is there before the question has left, and is a reset for whoever asks then.
+    let is_end = |row: &&ErrorRow| [Outcome::ClosedEarly, Outcome::Reset].contains(&row.outcome);
+    assert!(rows.iter().all(is_end) && 2 * row.count > report.errors, "{}", table(&report));
+    assert_eq!(rows.iter().map(|row| row.count).sum::<u64>(), report.errors);
     // A tenth of a second between two attempts of one connection.
     assert!(report.connects <= 2 * 25, "{}", table(&report));
 }
@@ -189,9 +204,14 @@ fn a_server_that_closes_without_any_answer_has_failed_and_is_not_hammered() {
 #[test]
 fn a_server_that_resets_has_a_row_with_its_errno() {
     let report = go(&steady(&start(Behaviour::Reset), 2, 20.0, 1).with_timeout(SECOND));
-    let row = &report.rows[0];
-    assert_eq!((row.outcome, row.phase), (Outcome::Reset, Phase::FirstByte), "{}", table(&report));
-    assert_eq!((&*row.errno_name, row.count), ("ECONNRESET", report.errors));
+    let rows = failed(&report);
+    let is_reset =
+        |row: &&ErrorRow| row.outcome == Outcome::Reset && row.errno_name == "ECONNRESET";
+    assert!(rows.iter().all(is_reset), "{}", table(&report));
+    // Nearly always while the answer is waited for; seldom, the reset is there before the question has left.
+    let waiting = rows.iter().find(|row| row.phase == Phase::FirstByte).unwrap();
+    assert!(2 * waiting.count > report.errors, "{}", table(&report));
+    assert_eq!(rows.iter().map(|row| row.count).sum::<u64>(), report.errors);
     assert!(report.correct == 0 && report.errors > 0);
 }
 
@@ -210,15 +230,16 @@ fn chunks_and_single_bytes_are_answers_too() {
 #[test]
 fn a_wrong_length_is_found_out() {
     let server = start(Behaviour::TooLong);
-    let report = go(&steady(&server, 2, 20.0, 1).with_timeout(SECOND / 2));
+    // Patience enough for all but the byte that never comes, also if the server is not run for a moment.
+    let report = go(&steady(&server, 2, 20.0, 1).with_timeout(SECOND * 3));
     assert_eq!(report.correct, 0);
     let row = report.rows.iter().find(|row| row.outcome == Outcome::TimedOutWaiting).unwrap();
     assert_eq!((row.phase, row.count), (Phase::End, report.errors));
     // The next answer's head is taken for the byte that is missing, and what is left of it is no answer.
-    let report = go(&saturate(&server, 1).with_pipeline(2).with_timeout(SECOND / 2));
+    let report = go(&saturate(&server, 1).with_pipeline(2).with_timeout(SECOND * 3));
     assert!(report.wrong.malformed > 0, "{}", table(&report));
     let report = go(&steady(&start(Behaviour::TooShort), 2, 20.0, 1));
-    assert!(report.wrong.unasked > 0 && report.rows.is_empty(), "{}", table(&report));
+    assert!(report.wrong.unasked > 0 && failed(&report).is_empty(), "{}", table(&report));
     assert!(table(&report).contains("not asked for"));
 }
 
@@ -233,10 +254,13 @@ fn what_is_no_http_is_malformed() {
 fn nobody_there_and_nobody_who_answers() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let report = go(&Plan::steady(gone, "/", 2, 20.0, SECOND).with_timeout(SECOND));
-    let row = &report.rows[0];
+    let row = failed(&report)[0];
     assert_eq!((row.outcome, row.phase), (Outcome::Refused, Phase::Connect));
     assert_eq!(row.errno_name, "ECONNREFUSED");
-    assert_eq!((report.connects, report.backlog.never_sent), (0, report.scheduled));
+    // Nobody was there to be asked; or we were late ourselves, which is told apart.
+    let unasked = report.backlog.never_sent + report.not_sent;
+    assert_eq!((report.connects, unasked), (0, report.scheduled));
+    assert!(report.backlog.never_sent > 0, "{}", table(&report));
     let shown = table(&report);
     assert!(shown.contains(&format!("does a server listen on {gone}?")), "{shown}");
     // An attempt to connect is no request, and so no share of them.
@@ -245,7 +269,7 @@ fn nobody_there_and_nobody_who_answers() {
     let server = start(Behaviour::Never);
     let report = go(&steady(&server, 2, 20.0, 1).with_timeout(SECOND / 2));
     assert!(report.errors > 0 && report.correct == 0);
-    assert!(report.rows.iter().all(|row| row.outcome == Outcome::TimedOutWaiting));
+    assert!(failed(&report).iter().all(|row| row.outcome == Outcome::TimedOutWaiting));
     assert_eq!(report.fairness.starved, 2);
     assert!(table(&report).contains("had no answer at all"));
 }
@@ -270,7 +294,9 @@ fn the_warm_up_is_not_counted_and_the_cpu_time_is_measured() {
     let own = std::process::id() as i32;
     let plan = steady(&server, 3, 90.0, 2).with_warmup(SECOND).with_server_pid(own);
     let report = go(&plan.with_records());
-    assert!(server.log().len() > 120, "{}", server.log().len());
+    // It was asked before what counts, and all of that was answered.
+    let served = server.log().len() as u64;
+    assert!(served > report.correct + 20, "{served} served, {} of them counted", report.correct);
     assert!(report.records.iter().all(|record| record.scheduled_ns >= report.origin_ns));
     assert_eq!(report.records.len() as u64, report.correct);
     // The server is this very process, which also holds the engine.

@@ -23,9 +23,10 @@ fn plan(target: SocketAddr) -> Plan {
     Plan::steady(target, 40.0, Duration::ZERO, Duration::from_secs(1))
 }
 
-/// For peers that would keep everybody waiting.
+/// For peers that would keep everybody waiting: longer than one that sends what it has to send, and then
+/// stays, is not run on a busy machine.
 fn impatient(target: SocketAddr) -> Plan {
-    plan(target).with_timeout(Duration::from_millis(500))
+    plan(target).with_timeout(Duration::from_secs(3))
 }
 
 /// All forty fail alike, and this is the one row, beside those that a busy machine was too late to send.
@@ -121,16 +122,19 @@ fn stalled_clients_are_counted_apart() {
     assert_eq!(report.totals.scheduled, 80);
     assert_eq!(report.totals.correct, report.totals.issued, "{:?}", report.totals.rows);
     for stalled in &report.stalled {
-        assert_eq!((stalled.tried, stalled.opened), (8, 8), "{stalled:?}");
+        // Whoever came last is perhaps not taken in yet when the run ends.
+        let came = stalled.opened + stalled.never_accepted;
+        assert_eq!((stalled.tried, came), (8, 8), "{stalled:?}");
         let let_go = stalled.let_go + stalled.reset;
         if stalled.kind == StallKind::Deaf {
             // It asked a whole question: the server answers and closes, and has no reason to wait.
-            // The last one comes with the last request, and may still be there when the run ends.
-            assert!(stalled.let_go >= 7 && stalled.reset == 0, "{stalled:?}");
+            // The last ones come with the last requests, and may still be there when the run ends.
+            assert_eq!(stalled.let_go + stalled.held, stalled.opened, "{stalled:?}");
+            assert!(stalled.let_go > stalled.held && stalled.reset == 0, "{stalled:?}");
             continue;
         }
         // The last of them came less than the server's patience before the end, and are still held then.
-        assert_eq!(let_go + stalled.held, 8, "{stalled:?}");
+        assert_eq!(let_go + stalled.held, stalled.opened, "{stalled:?}");
         assert!(let_go > 0 && stalled.let_go_after.min_ms >= 500.0, "{stalled:?}");
     }
 }
@@ -142,8 +146,8 @@ fn stalled_clients_hang_up_after_their_time() {
         .with_stall("10%:half-line".parse().unwrap())
         .with_stall_hold(Duration::from_millis(300)));
     let stalled = &report.stalled[0];
-    assert_eq!(stalled.tried, 4);
-    assert_eq!(stalled.hung_up + stalled.held, 4);
+    assert_eq!((stalled.tried, stalled.opened + stalled.never_accepted), (4, 4), "{stalled:?}");
+    assert_eq!(stalled.hung_up + stalled.held, stalled.opened, "{stalled:?}");
     assert!(stalled.hung_up > 0);
     assert!(report.warnings.iter().any(|warning| warning.contains("--stall-hold")));
 }
@@ -187,12 +191,12 @@ fn one_request_by_hand() {
     assert!(answered.first_byte - answered.connect >= Duration::from_millis(250));
     let failing = [
         (Behaviour::Close, "closed without an answer"),
-        (Behaviour::Never, "no answer within 0.5 s"),
-        (Behaviour::AnswerAndStay, "has not closed within 0.5 s"),
+        (Behaviour::Never, "no answer within 3 s"),
+        (Behaviour::AnswerAndStay, "has not closed within 3 s"),
     ];
     for (behaviour, words) in failing {
         let server = KnownServer::start(behaviour).unwrap();
-        let error = stress::ask("7", server.address, Duration::from_millis(500)).unwrap_err();
+        let error = stress::ask("7", server.address, Duration::from_secs(3)).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
     }
 }
