@@ -189,7 +189,7 @@ fn a_server_that_closes_without_a_word_between_answers_loses_nothing() {
 #[test]
 fn a_server_that_closes_without_any_answer_has_failed_and_is_not_hammered() {
     let server = start(Behaviour::Close);
-    let report = go(&steady(&server, 2, 200.0, 2).with_timeout(SECOND));
+    let report = go(&steady(&server, 2, 200.0, 2).with_timeout(SECOND * 3));
     assert_eq!(report.correct, 0);
     let rows = failed(&report);
     let row = rows.iter().find(|row| row.outcome == Outcome::ClosedEarly).unwrap();
